@@ -78,6 +78,17 @@ class AnswerMeter(ABC):
             len(text.encode(errors="replace")) for text in texts if isinstance(text, str)
         )
 
+    def read_counts(self, usage: Mapping[str, Any], names: tuple[str, str, str]) -> None:
+        """Read usage whose input includes that of the cache; its names: input, output, details."""
+        tokens_in, tokens_out, details = names
+        if (tokens := token_count(usage.get(tokens_in))) is not None:
+            self.tokens_in = tokens
+        if (tokens := token_count(usage.get(tokens_out))) is not None:
+            self.tokens_out = tokens
+        parts = part_of(usage, details)
+        self.cache_read = token_count(parts.get("cached_tokens")) or self.cache_read
+        self.cache_write = token_count(parts.get("cache_write_tokens")) or self.cache_write
+
     @property
     def out_so_far(self) -> int:
         return max(self.tokens_out or 0, estimate_tokens(self.out_bytes))

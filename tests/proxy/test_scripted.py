@@ -13,8 +13,13 @@ import httpx2
 import openai
 import pytest
 from fixtures.models import ModelHost, model_host
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
+from hive_core.model.config.models import Wire
+from hive_core.proxy.body import parse_body
+from hive_core.proxy.route import WIRES
 from hive_core.proxy.scripted import parse_rules
 
 MODELS = """
@@ -255,3 +260,30 @@ def test_a_fault_in_the_rules_names_its_key(text: str, field: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse_rules(text.encode(), "r.toml")
     assert caught.value.field == field
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["role", "content", "tool_calls", "function", "name", "arguments", "type", "text", "id",
+             "tool_use_id", "call_id", "output", "input", "parameters", "input_schema"]
+        ),
+        inner | st.sampled_from(["tool", "assistant", "function_call", "tool_result", "tool_use"]),
+        max_size=4,
+    ),
+    max_leaves=15,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+@given(turns=JSON, tools=JSON, system=JSON)
+def test_any_request_is_some_conversation(wire: Wire, turns: Any, tools: Any, system: Any) -> None:  # noqa: ANN401
+    form = WIRES[wire]
+    value = {"model": "m", form.turns_key: turns, "tools": tools, "system": system,
+             "instructions": system}  # fmt: skip
+    conversation = form.conversation(parse_body(json.dumps(value).encode(), form.turns_key))
+    assert conversation.step >= 1
+    assert all(isinstance(message.text, str) for message in conversation.messages)
+    assert all(isinstance(tool.schema, dict) for tool in conversation.tools)

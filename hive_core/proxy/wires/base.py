@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final
 
 from hive_core.model.config.models import Wire
 from hive_core.proxy.body import RequestBody
-from hive_core.proxy.conversation import ModelAnswer, ModelConversation
+from hive_core.proxy.conversation import ModelAnswer, ModelConversation, OfferedTool
 from hive_core.proxy.failure import CallFailed, bad_request
-from hive_core.proxy.meter import AnswerMeter
+from hive_core.proxy.meter import AnswerMeter, list_of, part_of
 
 # What is dearer than the price lists say is not offered.
 _TIERS: Final = (None, "auto", "default", "flex", "standard_only")
@@ -73,6 +73,16 @@ def positive(value: object, name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise bad_request(f"`{name}` is not a positive whole number")
     return value
+
+
+def read_tools(body: RequestBody, schema: str) -> tuple[OfferedTool, ...]:
+    """The tools of a request whose definitions are not nested; `schema` is their key for it."""
+    tools = list_of({"tools": body.value("tools")}, "tools")
+    return tuple(
+        OfferedTool(str(tool.get("name", "")), str(tool.get("description", "")),
+                    part_of(tool, schema))
+        for tool in tools
+    )  # fmt: skip
 
 
 def dump(value: object) -> bytes:

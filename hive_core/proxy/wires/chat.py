@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
@@ -19,8 +19,10 @@ from hive_core.proxy.conversation import (
     text_of,
 )
 from hive_core.proxy.failure import CallFailed
-from hive_core.proxy.meter import AnswerMeter, TokenUsage, list_of, part_of, token_count
+from hive_core.proxy.meter import AnswerMeter, TokenUsage, list_of, part_of
 from hive_core.proxy.wires.base import WireFormat, event, openai_error, positive
+
+_USAGE: Final = ("prompt_tokens", "completion_tokens", "prompt_tokens_details")
 
 
 class ChatMeter(AnswerMeter):
@@ -28,7 +30,7 @@ class ChatMeter(AnswerMeter):
 
     @override
     def read_event(self, event: Mapping[str, Any]) -> None:
-        self._read_usage(event)
+        self.read_counts(part_of(event, "usage"), _USAGE)
         choices = list_of(event, "choices")
         self.is_usage_event = not choices and bool(part_of(event, "usage"))
         for choice in choices:
@@ -38,7 +40,7 @@ class ChatMeter(AnswerMeter):
 
     @override
     def read_answer(self, answer: Mapping[str, Any]) -> None:
-        self._read_usage(answer)
+        self.read_counts(part_of(answer, "usage"), _USAGE)
         self.is_complete = True
         for choice in list_of(answer, "choices"):
             self._count(part_of(choice, "message"))
@@ -49,16 +51,6 @@ class ChatMeter(AnswerMeter):
         for call in list_of(message, "tool_calls"):
             function = part_of(call, "function")
             self.count_text(function.get("name"), function.get("arguments"))
-
-    def _read_usage(self, answer: Mapping[str, Any]) -> None:
-        usage = part_of(answer, "usage")
-        if (tokens := token_count(usage.get("prompt_tokens"))) is not None:
-            self.tokens_in = tokens
-        if (tokens := token_count(usage.get("completion_tokens"))) is not None:
-            self.tokens_out = tokens
-        details = part_of(usage, "prompt_tokens_details")
-        self.cache_read = token_count(details.get("cached_tokens")) or self.cache_read
-        self.cache_write = token_count(details.get("cache_write_tokens")) or self.cache_write
 
 
 class ChatWire(WireFormat):
@@ -99,7 +91,7 @@ class ChatWire(WireFormat):
         tools = [
             OfferedTool(str(function.get("name", "")), str(function.get("description", "")),
                         part_of(function, "parameters"))
-            for tool in body.value("tools") or []
+            for tool in list_of({"tools": body.value("tools")}, "tools")
             if (function := part_of(tool, "function"))
         ]  # fmt: skip
         return ModelConversation(named_results(spoken), tuple(tools), len(body.data))

@@ -12,7 +12,6 @@ from hive_core.proxy.body import RequestBody
 from hive_core.proxy.conversation import (
     ModelAnswer,
     ModelConversation,
-    OfferedTool,
     Spoken,
     WrittenCall,
     named_results,
@@ -20,7 +19,7 @@ from hive_core.proxy.conversation import (
 )
 from hive_core.proxy.failure import CallFailed
 from hive_core.proxy.meter import AnswerMeter, TokenUsage, list_of, part_of, token_count
-from hive_core.proxy.wires.base import WireFormat, dump, event, positive
+from hive_core.proxy.wires.base import WireFormat, dump, event, positive, read_tools
 
 _ERRORS: Final = {
     400: "invalid_request_error", 402: "billing_error", 403: "permission_error",
@@ -102,12 +101,8 @@ class MessagesWire(WireFormat):
         spoken = [(Spoken("system", system), "")] if system else []
         for part in body.turns:
             spoken += _message(body.read(part))
-        tools = [
-            OfferedTool(str(tool.get("name", "")), str(tool.get("description", "")),
-                        part_of(tool, "input_schema"))
-            for tool in list_of({"tools": body.value("tools")}, "tools")
-        ]  # fmt: skip
-        return ModelConversation(named_results(spoken), tuple(tools), len(body.data))
+        tools = read_tools(body, "input_schema")
+        return ModelConversation(named_results(spoken), tools, len(body.data))
 
     @override
     def answer_body(self, answer: ModelAnswer, model: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from hive_core.proxy.body import RequestBody
 from hive_core.proxy.conversation import (
     ModelAnswer,
     ModelConversation,
-    OfferedTool,
     Spoken,
     WrittenCall,
     named_results,
@@ -21,10 +20,13 @@ from hive_core.proxy.conversation import (
 )
 from hive_core.proxy.failure import CallFailed
 from hive_core.proxy.meter import AnswerMeter, TokenUsage, list_of, part_of, token_count
-from hive_core.proxy.wires.base import WireFormat, event, openai_error, positive
+from hive_core.proxy.wires.base import WireFormat, event, openai_error, positive, read_tools
 
 _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 _SHARED: Final = "the provider's store is shared by all agents of this host; send the messages"
+
+
+_USAGE: Final = ("input_tokens", "output_tokens", "input_tokens_details")
 
 
 class ResponsesMeter(AnswerMeter):
@@ -37,24 +39,15 @@ class ResponsesMeter(AnswerMeter):
         if isinstance(event.get("delta"), str):
             self.count_text(event["delta"])
         if kind in _ENDS:
-            self._read_usage(part_of(event, "response", "usage"))
+            self.read_counts(part_of(event, "response", "usage"), _USAGE)
             self.is_complete = True
 
     @override
     def read_answer(self, answer: Mapping[str, Any]) -> None:
-        self._read_usage(part_of(answer, "usage"))
+        self.read_counts(part_of(answer, "usage"), _USAGE)
         self.is_complete = True
         for item in list_of(answer, "output"):
             self.count_text(item.get("name"), item.get("arguments"), text_of(item.get("content")))
-
-    def _read_usage(self, usage: Mapping[str, Any]) -> None:
-        if (tokens := token_count(usage.get("input_tokens"))) is not None:
-            self.tokens_in = tokens
-        if (tokens := token_count(usage.get("output_tokens"))) is not None:
-            self.tokens_out = tokens
-        details = part_of(usage, "input_tokens_details")
-        self.cache_read = token_count(details.get("cached_tokens")) or self.cache_read
-        self.cache_write = token_count(details.get("cache_write_tokens")) or self.cache_write
 
 
 class ResponsesWire(WireFormat):
@@ -97,12 +90,8 @@ class ResponsesWire(WireFormat):
             spoken.append((Spoken("user", text), ""))
         for part in body.turns:
             spoken.append(_message(body.read(part)))
-        tools = [
-            OfferedTool(str(tool.get("name", "")), str(tool.get("description", "")),
-                        part_of(tool, "parameters"))
-            for tool in list_of({"tools": body.value("tools")}, "tools")
-        ]  # fmt: skip
-        return ModelConversation(named_results(spoken), tuple(tools), len(body.data))
+        tools = read_tools(body, "parameters")
+        return ModelConversation(named_results(spoken), tools, len(body.data))
 
     @override
     def answer_body(self, answer: ModelAnswer, model: str) -> dict[str, Any]:
