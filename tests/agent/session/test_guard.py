@@ -1,4 +1,4 @@
-"""When a turn goes in circles, and when it does not."""
+"""When a turn goes in circles, and when it does not (row Q30)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,15 @@
-"""The session as a process, with the real broker: mail, tasks, tools, and what interrupts them."""
+"""The session as a process, with the real broker: mail, tasks, tools, and what interrupts them.
+
+Rows Q10, Q24, Q30 and Q45, as far as the loop of a session shows them.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -275,3 +280,47 @@ def test_a_definition_stands_in_the_prompt_and_begins_no_turn(host: SessionHost)
     assert host.until(host.replies) == ["aye"]
     (system,) = host.of_kind("system")
     assert "You count sheep, and nothing else." in str(system["text"])
+
+
+def test_a_task_that_was_cancelled_while_the_session_was_away_is_not_worked_on(
+    host: SessionHost,
+) -> None:
+    host.model.script = [ModelAnswer(calls=[("a", "bash", {"command": "sleep 600"})])]
+    task = host.assign("Sleep.")
+    host.start()
+    name = f"task-{task}"
+    host.until(lambda: host.of_kind("call", name))
+    host.kill()
+    host.world.call("lead", "cancel_task", task=task, reason="too late")
+    host.start()
+    host.until(lambda: "closed" in host.kinds(name))
+    assert host.until(lambda: host.task(task)["state"] == "cancelled")
+    (end,) = host.of_kind("end", name)
+    assert end["status"] == "abandoned"
+    assert host.of_kind("result", name) == []
+    assert len(host.model.bodies) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start tools as another user")
+def test_a_tool_is_another_user_and_does_not_reach_the_log() -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as place,
+        world(None, "root/lead:lead", "lead/worker:worker") as made,
+        session_host(made, Path(place)) as host,
+    ):
+        Path(place).chmod(0o755)
+        Path(host.server.socket_of("worker")).chmod(0o666)
+        host.model.path.chmod(0o666)
+        os.chown(host.workspace, 1000, 1000)
+        command = "id -u; touch mine; cat ../session/main/log; mv ../session ../gone"
+        host.model.script = [
+            ModelAnswer(calls=[("a", "bash", {"command": command})]), ModelAnswer("done"),
+        ]  # fmt: skip
+        host.start("--uid", "1000")
+        host.send("try")
+        assert host.until(host.replies) == ["done"]
+        (result,) = host.of_kind("result")
+        content = str(result["content"])
+        assert content.startswith("1000\n")
+        assert content.lower().count("permission denied") == 2
+        assert (host.workspace / "mine").stat().st_uid == 1000

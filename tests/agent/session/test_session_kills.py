@@ -1,4 +1,4 @@
-"""The session and its runtime are killed at every kind of record: nothing is lost or run twice."""
+"""Session and runtime are killed at every kind of record: nothing is lost or run twice (Q41)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,93 @@
+"""`hive-agent session log|show|rewind`: what is printed, and what is refused (row Q41)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hive_core.agent.session.inspection import run_inspection
+from hive_core.agent.session.log import MAIN, ConversationLog
+from hive_core.agent.session.records import Record
+from hive_core.errors import Busy, InvalidArgument, NotFound
+
+
+def write_turn(log: ConversationLog, turn: int) -> None:
+    """A whole turn with one call."""
+    call = {"id": "c", "name": "bash", "arguments": {"command": "ls"}}
+    rows: list[Record] = [
+        {"t": "input", "turn": turn, "kind": "mail", "id": f"m{turn}", "text": f"do {turn}"},
+        {"t": "response", "turn": turn, "inputs": 1, "sent": ["q"], "message": "a",
+         "calls": [call], "text": ""},
+        {"t": "call", "turn": turn, "call": "c", "name": "bash"},
+        {"t": "result", "turn": turn, "call": "c", "content": "\x1b[31mnotes.txt"},
+        {"t": "response", "turn": turn, "inputs": 1, "sent": ["q"], "message": "a",
+         "calls": [], "text": f"done {turn}"},
+        {"t": "end", "turn": turn, "status": "done"}, {"t": "closed", "turn": turn},
+    ]  # fmt: skip
+    for row in rows:
+        log.append(row)
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    with ConversationLog(tmp_path, MAIN) as log:
+        log.append({"t": "system", "text": "You are bob."})
+        write_turn(log, 1)
+        write_turn(log, 2)
+    return tmp_path
+
+
+def test_the_log_has_one_line_a_record_and_no_escape_of_a_tool(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_inspection(folder, ["log", "--turn", "2"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 7
+    assert "input    do 2" in lines[0]
+    assert "response [bash]" in lines[1]
+    assert "notes.txt" in lines[3]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_whole_records_are_printed_as_json_lines(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_inspection(folder, ["log", "-o", "jsonl"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["t"] for row in rows][:3] == ["open", "system", "input"]
+    assert len(rows) == 16
+
+
+def test_show_prints_what_was_said_called_and_answered(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_inspection(folder, ["show", "--turn", "1"])
+    text = capsys.readouterr().out
+    assert "== turn 1: mail\ndo 1" in text
+    assert '-> bash {"command": "ls"}' in text
+    assert "== model\ndone 1" in text
+    assert "do 2" not in text
+
+
+def test_a_rewind_keeps_the_log_and_shortens_the_history(folder: Path) -> None:
+    with ConversationLog(folder, MAIN) as log:
+        assert len(log.state.history) == 8
+    run_inspection(folder, ["rewind", "--turn", "1"])
+    with ConversationLog(folder, MAIN) as log:
+        assert len(log.state.history) == 4
+        assert log.state.turns == 2
+        assert log.state.seen == {"m1", "m2"}
+
+
+def test_a_rewind_to_an_unknown_turn_or_under_a_running_turn_is_refused(folder: Path) -> None:
+    with pytest.raises(InvalidArgument, match="to turn 9"):
+        run_inspection(folder, ["rewind", "--turn", "9"])
+    with ConversationLog(folder, MAIN), pytest.raises(Busy):
+        run_inspection(folder, ["rewind", "--turn", "1"])
+
+
+def test_an_unknown_conversation_is_refused_with_the_known_ones(folder: Path) -> None:
+    with pytest.raises(NotFound, match="no conversation task-1; there are main"):
+        run_inspection(folder, ["show", "--conversation", "task-1"])
