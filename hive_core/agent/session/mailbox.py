@@ -57,6 +57,10 @@ class Mailbox:
             }  # fmt: skip
             self._session.add_input(task_conversation(task), record)
 
+    def take_waiting(self, link: Link) -> None:
+        """Take the mail that came first: the definition is to be in the first system prompt."""
+        self._receive(link, only="other", most=_AT_ONCE, wait=0.0)
+
     def take(self, link: Link, message: object) -> None:
         """Log a letter and acknowledge it."""
         letter = route(message)
@@ -111,8 +115,8 @@ class Mailbox:
         if self._session.wait_for_room():
             self._receive(link, only="work", most=1)
 
-    def _receive(self, link: Link, only: str, most: int) -> None:
-        reply = link.ask("recv", wait=POLL, max=most, only=only, lease=_LEASE)
+    def _receive(self, link: Link, only: str, most: int, wait: float = POLL) -> None:
+        reply = link.ask("recv", wait=wait, max=most, only=only, lease=_LEASE)
         messages = reply.get("messages")
         for message in messages if isinstance(messages, list) else []:
             self.take(link, message)

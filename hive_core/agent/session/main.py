@@ -92,6 +92,7 @@ def serve_session(services: SessionServices) -> None:
         try:
             session.resume()
             mailbox.resume_tasks(link)
+            mailbox.take_waiting(link)
             link.close()
             mailbox.start()
             threading.Event().wait()
