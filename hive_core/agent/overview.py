@@ -28,15 +28,17 @@ SECTIONS: Final = {
     " list_artifacts delete_artifact",
     "Tools": "tool list_tools list_toolset use_tool end_tool prompt get_prompts",
     "Budgets": "get_usage report_usage allocate_budget",
+    "Models": "list_models",
     "Configuration": "config init_config request_apply_commit request_update_meta_inputs"
     " get_approval list_approvals history watch_config get_definition list_definitions",
     "State and events of an agent": "keep_snapshot get_snapshot note_event hello report_activity",
     "Turns of a session": "list_turns watch_turn stream_turn keep_turn",
     "Jobs": "get_job list_jobs wait_job",
-    "Agents that come with hive": "worker lead queen maid attend",
+    "Agents that come with hive": "worker lead queen maid attend session",
     "Other": "call version",
 }
 OPERATOR: Final = "the operator"
+PROXY: Final = "hive-model, the service that calls models for agents"
 _WIDTH: Final = 98
 
 
@@ -56,7 +58,9 @@ def overview(catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str]
         also = f" Also `{shorts[entry.name]}`." if entry.name in shorts else ""
         texts[entry.name] = entry.summary + also
     apart = [entry.name for entry in catalog if entry.entry.get("who") == OPERATOR]
-    placed = {*apart, *(name for names in SECTIONS.values() for name in names.split())}
+    # Operations of the host's own service are of no use to a program in a container.
+    hidden = {entry.name for entry in catalog if entry.entry.get("who") == PROXY}
+    placed = {*apart, *hidden, *(name for names in SECTIONS.values() for name in names.split())}
     more = " ".join(sorted(set(texts) - placed))
     for heading, names in {**SECTIONS, "More": more}.items():
         if names:

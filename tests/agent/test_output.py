@@ -16,7 +16,7 @@ LETTER = {
 }  # fmt: skip
 
 
-def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+def print_messages(capsys: pytest.CaptureFixture[str]) -> list[str]:
     output.result({"messages": [LETTER]}, "text")
     return capsys.readouterr().out.splitlines()
 
@@ -26,11 +26,11 @@ def test_messages_on_a_terminal_have_a_readable_few_columns(
 ) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((100, 24)))
     monkeypatch.setattr("sys.stdout.fileno", lambda: 1, raising=False)
-    heading, row = printed(capsys)
+    heading, row = print_messages(capsys)
     assert heading.split() == ["ID", "SENT_AT", "FROM", "RELATION", "KIND", "BODY"]
     assert row.endswith("mend the roof")
     assert len(row) <= 100
 
 
 def test_a_file_gets_every_column(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(printed(capsys)[0].split()) == len(LETTER)
+    assert len(print_messages(capsys)[0].split()) == len(LETTER)

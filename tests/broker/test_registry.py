@@ -174,7 +174,7 @@ FOR_EVERYONE = {
     "wait_tasks", "run_parallel_workers", "report_usage", "ask", "list_questions", "wait_child",
     "survey", "reap_zombies",
     "keep_snapshot", "get_snapshot", "loose_ends", "publish", "stream_turn", "watch_turn",
-    "keep_turn", "list_turns", "report_activity",
+    "keep_turn", "list_turns", "report_activity", "get_prompts",
 }  # fmt: skip
 
 

@@ -151,7 +151,7 @@ def chat(host: HiveHost, agent: str, text: str, model: str = "actor") -> ModelAn
     return request(host, agent, "/v1/chat/completions", body)
 
 
-def used(host: HiveHost, agent: str) -> int:
+def charged_tokens(host: HiveHost, agent: str) -> int:
     """Tokens that were charged for calls of an agent."""
     sums = host.call("GetUsage", agent=agent)["sums"]
     kinds = ("tokens_in", "tokens_out")
@@ -167,10 +167,10 @@ def test_a_call_from_a_container_is_answered_and_charged_as_the_provider_counted
     host: HiveHost,
 ) -> None:
     """K22, Q39: one event a call, with its tokens; the budget of the tree pays."""
-    before = used(host, "ann")
+    before = charged_tokens(host, "ann")
     answer = chat(host, "ann", "hello")
     assert (answer.status, answer.json["choices"][0]["message"]["content"]) == (200, "well")
-    host.until(lambda: used(host, "ann") == before + 120, "it was not charged")
+    host.until(lambda: charged_tokens(host, "ann") == before + 120, "it was not charged")
     assert model_events(host, "ann")[-1].items() >= {
         "alias": "actor", "wire": "chat", "tokens_in": 100, "tokens_out": 20, "source": "measured",
     }.items()  # fmt: skip
@@ -200,7 +200,7 @@ def test_at_the_end_of_its_budget_an_agent_is_told_whose_it_is_and_goes_on_with_
     assert refused.status == 402
     assert refused.headers["x-should-retry"] == "false"
     assert "budget of poor" in refused.text
-    assert used(host, "poor") == 120 * (len(answers) - 1)
+    assert charged_tokens(host, "poor") == 120 * (len(answers) - 1)
     assert not allocate(host, "root", "poor", 1000).error
     assert chat(host, "poor", "hello").status == 200
 
@@ -277,14 +277,14 @@ def stream_while(host: HiveHost, agent: str, daemon: str) -> ModelAnswer:
 
 
 def test_hived_is_killed_in_a_stream_and_the_call_is_charged_once(host: HiveHost) -> None:
-    before, events = used(host, "ann"), len(model_events(host, "ann"))
+    before, events = charged_tokens(host, "ann"), len(model_events(host, "ann"))
     answer = stream_while(host, "ann", "hived.service")
     host.close_connections()
     host.answers()
     assert (answer.status, answer.whole, answer.text.endswith("data: [DONE]\n\n")) == (
         200, True, True,
     )  # fmt: skip
-    host.until(lambda: used(host, "ann") == before + 100, "it was not charged")
+    host.until(lambda: charged_tokens(host, "ann") == before + 100, "it was not charged")
     assert len(model_events(host, "ann")) == events + 1
     assert chat(host, "ann", "hello").status == 200
 

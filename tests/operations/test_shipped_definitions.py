@@ -21,7 +21,7 @@ ROLES = {
 }  # fmt: skip
 
 
-def parsed(file: Path) -> tuple[ParsedDefinition, str]:
+def definition_of(file: Path) -> tuple[ParsedDefinition, str]:
     post = frontmatter.loads(file.read_text())
     return parse_definition(post.metadata, file.stem), post.content
 
@@ -30,7 +30,7 @@ def parsed(file: Path) -> tuple[ParsedDefinition, str]:
 def _hive() -> Iterator[World]:
     with world(None, "root/lead:lead") as it:
         for file in FILES:
-            reading, body = parsed(file)
+            reading, body = definition_of(file)
             it.call(
                 "operator", "set_definition", name=reading.name, description=reading.description,
                 agent=dict(reading.agent), body=body,
@@ -44,7 +44,7 @@ def test_there_is_one_for_each_kind_of_the_pipelines() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_each_is_read_without_a_warning(file: Path) -> None:
-    reading, body = parsed(file)
+    reading, body = definition_of(file)
     assert reading.warnings == ()
     assert reading.name == file.stem
     assert reading.description
