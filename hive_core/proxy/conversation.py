@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
 
 from hive_core.proxy.meter import TokenUsage
@@ -39,6 +40,10 @@ class Spoken:
     tool: str = ""
 
 
+def _is_of_user(message: Spoken) -> bool:
+    return message.role == "user"
+
+
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
     name: str
@@ -54,7 +59,10 @@ class ModelConversation:
 
     @property
     def last(self) -> Spoken:
-        return self.messages[-1] if self.messages else Spoken("user")
+        """The last message; several in a row of the user count as one, with all their texts."""
+        last = self.messages[-1] if self.messages else Spoken("user")
+        texts = [message.text for message in takewhile(_is_of_user, reversed(self.messages))]
+        return replace(last, text="\n".join(reversed(texts))) if texts else last
 
     @property
     def step(self) -> int:

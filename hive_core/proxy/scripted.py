@@ -54,7 +54,10 @@ class ScriptedCall(Value):
 class ScriptedRule(Value):
     """What is answered when the last message matches."""
 
-    match: Pattern = Field("", description="Searched in the text of the last message.")
+    match: Pattern = Field(
+        "",
+        description="Searched in the last message; what a user wrote in several is one.",
+    )
     on: Literal["any", "text", "result"] = Field(
         "any", description="Whether the last message is text, or the result of a tool."
     )

@@ -287,3 +287,14 @@ def test_any_request_is_some_conversation(wire: Wire, turns: Any, tools: Any, sy
     assert conversation.step >= 1
     assert all(isinstance(message.text, str) for message in conversation.messages)
     assert all(isinstance(tool.schema, dict) for tool in conversation.tools)
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+def test_texts_of_the_user_since_the_last_answer_are_matched_together(wire: Wire) -> None:
+    form = WIRES[wire]
+    turns = [{"role": role, "content": text} for role, text in (
+        ("user", "old"), ("assistant", "yes"), ("user", "read the notes"), ("user", "it is late"),
+    )]  # fmt: skip
+    body = {"model": "m", form.turns_key: turns}
+    conversation = form.conversation(parse_body(json.dumps(body).encode(), form.turns_key))
+    assert conversation.last.text == "read the notes\nit is late"
