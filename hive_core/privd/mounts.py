@@ -152,6 +152,9 @@ def mount(action: Mount) -> bool:
         else:
             with tree.open_steps(tree.ROOTS, uuid) as source:
                 tree.make((tree.ROOTS,), uuid, dict.fromkeys(STORES, STORAGE_BASE))
+                # A root of an older version lacks these, and nspawn has no id to make them.
+                places = dict.fromkeys(("prompts", "runtime"), STORAGE_BASE)
+                tree.make((tree.ROOTS, uuid, "opt"), "hive", places)
                 attach(source, place / "root", base)
     return True
 

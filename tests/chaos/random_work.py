@@ -20,6 +20,7 @@ from typing import Any
 from fixtures.world import World, rows
 
 from hive_core.errors import HiveError
+from hive_core.model.config.models import ModelsFile
 from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.budget import BudgetKind
@@ -81,7 +82,7 @@ class RestartedWorld(World):
     """The next daemon, at the time at which the last one ended."""
 
     def __init__(self, folder: Path, history: History) -> None:
-        self.settings, self.folder = SETTINGS, folder
+        self.settings, self.folder, self.models = SETTINGS, folder, ModelsFile()
         self.clock = ManualClock(history.time, history.steady)
         self._open()
 

@@ -99,7 +99,7 @@ def test_template_and_schema_are_printed_for_editors(hive: Hive) -> None:
     assert "{ ... }" in hive("config", "template", "agent.nix").out
     assert hive("config", "template", "../secret").status == 2
     schema = json.loads(hive("config", "schema").out)
-    assert set(schema["properties"]) == {"harness", "request", "settings"}
+    assert set(schema["properties"]) == {"harness", "request", "session", "settings"}
     assert schema["additionalProperties"] is False
 
 

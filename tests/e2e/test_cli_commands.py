@@ -114,6 +114,8 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
         schema = operation.entry["result"]
         assert isinstance(schema, dict)
         part = schema["properties"][field] if field else schema
+        if command == "status":  # the command adds what it asks the host for
+            assert {printed.pop(name) is not None for name in ("models", "disk", "used")} == {True}
         assert faults(printed, part, schema) == [], command
     # Its agent ends it: to cancel a task that is begun ends the container some time later.
     ended = {"task": questions["task show"][0], "status": "failed", "summary": "read"}

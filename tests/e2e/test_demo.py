@@ -14,7 +14,11 @@ pytestmark = pytest.mark.lab
 
 SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refused",
          "restarts  lead", "└── tester", "awaiting plan approval",
-         "From 1 to 1000 it is 500500.", "owl running", "All checks passed.")  # fmt: skip
+         "From 1 to 1000 it is 500500.", "owl running",
+         "success 5 words", "I thought about it.", "Here I am.",
+         "All checks passed.")  # fmt: skip
+# The embedded model, or that it is not there.
+EMBEDDED = ("success The bridge opens on Monday", "SKIPPED: the embedded model")
 
 
 def test_the_demo_shows_every_scene_and_leaves_nothing_behind() -> None:
@@ -33,3 +37,4 @@ def test_the_demo_shows_every_scene_and_leaves_nothing_behind() -> None:
     assert time.monotonic() - began < at_most(120)
     for shown in SHOWN:
         assert shown in done.stdout
+    assert sum(shown in done.stdout for shown in EMBEDDED) == 1

@@ -79,7 +79,8 @@ def options(pid: int, *more: str) -> list[str]:
             "--abstract=canary", "--unix=/run/canary.sock", "--ipc=0x1234", "--mq=canary",
             "--key=canary", "--canary=root/canary", "--canary=var/lib/canary",
             "--canary=srv/canary", "--canary=var/lib/hive/tree", "--shared=/tree/state",
-            "--mine=/run/host/notify", "--mine=/run/hive/broker.sock", *more]  # fmt: skip
+            "--mine=/run/host/notify", "--mine=/run/hive/broker.sock",
+            "--mine=/run/hive/model.sock", *more]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

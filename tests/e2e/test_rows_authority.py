@@ -275,7 +275,8 @@ def test_each_agent_has_one_socket_and_rules_decide(host: HiveHost) -> None:
     result = "find / -xdev -type s 2>/dev/null; find /run -type s 2>/dev/null; true"
     for agent in ("root", "cid"):
         sockets = set(host.inside(agent, "sh", "-c", result).split())
-        assert {path for path in sockets if "hive" in path} == {"/run/hive/broker.sock"}
+        own = {"/run/hive/broker.sock", "/run/hive/model.sock"}
+        assert {path for path in sockets if "hive" in path} == own
     answer = {
         agent: host.ask(
             agent, "org.varlink.service.GetInterfaceDescription", interface="org.hive.Broker"

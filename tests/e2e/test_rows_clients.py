@@ -67,7 +67,7 @@ def test_an_agent_gets_the_documented_shapes(host: HiveHost) -> None:
     (row,) = host.ask("lead", "ListAgents", root="kid")["agents"]
     assert row == {
         "name": "kid", "uuid": host.uuid("kid"), "parent": "lead", "role": "worker", "title": "",
-        "state": "running", "activity": row["activity"],
+        "state": "running", "activity": row["activity"], "quarantine": "",
     }  # fmt: skip
     assert row["activity"] in {"idle", "running", "blocked"}
     made = host.ask("lead", "Spawn", name="pet").parameters

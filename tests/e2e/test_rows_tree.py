@@ -220,7 +220,7 @@ def test_every_listing_shows_the_parent(host: HiveHost) -> None:
         "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "rival": "root",
     }  # fmt: skip
     assert all(
-        row.keys() == {"name", "uuid", "parent", "role", "title", "state", "activity"}
+        row.keys() == {"name", "uuid", "parent", "role", "title", "state", "activity", "quarantine"}
         for row in rows
     )
     host.hive("move", "cid", "--parent", "ben")

@@ -50,57 +50,6 @@ def test_what_an_agent_sends_of_its_own_accord_has_none(world: World) -> None:
     assert newest(world, "a2")["hops"] == 0
 
 
-def test_the_ninth_is_refused_with_the_reason_and_recorded(world: World) -> None:
-    letter = chain(world, HOPS_MOST)
-    assert letter["hops"] == HOPS_MOST
-    holder, other = ("a1", "a2") if letter["to"] == "a1" else ("a2", "a1")
-    for how in ("in_turn_of", "reply_to"):
-        with pytest.raises(NotAllowed, match=f"cannot send to {other}: it follows from 8 messages"):
-            world.call(holder, "send", to=other, body="x", **{how: letter["id"]})
-    event = world.events()[-1]
-    assert (event["kind"], event["operation"], event["rule"]) == ("refusal", "send", "hops")
-    world.call("operator", "send", to=holder, body="again")  # a person begins anew
-    again = newest(world, holder)
-    world.call(holder, "send", to=other, body="x", in_turn_of=again["id"])
-    assert newest(world, other)["hops"] == 1
-
-
-def test_two_agents_that_answer_each_other_come_to_an_end(world: World) -> None:
-    world.call("a1", "send", to="a2", body="hello")
-    here, there, sent = "a2", "a1", 0
-    while True:
-        letter = newest(world, here)
-        world.advance(0.2)
-        try:
-            world.call(here, "send", to=there, body="hello", reply_to=letter["id"])
-        except NotAllowed:
-            break
-        here, there, sent = there, here, sent + 1
-    assert sent == HOPS_MOST
-
-
-def test_mail_in_hand_counts_where_no_message_is_named(world: World) -> None:
-    chain(world, 4)
-    world.call("a2", "send", to="a1", body="x")
-    assert newest(world, "a1", ack=False)["hops"] == 0  # nothing was in a2's hand
-    letter = chain(world, 3, ("a2", "a1"))
-    assert (letter["to"], letter["hops"]) == ("a1", 3)
-    world.call("a1", "send", to="a2", body="still with the letter of a2 in hand")
-    assert newest(world, "a2")["hops"] == 1
-
-
-def test_a_message_of_others_is_no_message(world: World) -> None:
-    """Whether it exists is not told; the worst that the caller may work on counts."""
-    world.call("operator", "send", to="b", body="not for a1")
-    theirs = str(world.mail("b")[0]["id"])
-    world.call("operator", "send", to="a1", body="go")
-    mine = newest(world, "a1")
-    for name in (theirs, "0" * 13, "nonsense"):
-        world.call("a1", "send", to="a2", body="x", in_turn_of=name)
-        assert newest(world, "a2")["hops"] == 1
-    assert mine["hops"] == 0
-
-
 @pytest.fixture(name="session")
 def _session(world: World) -> World:
     """`s` has a runtime; its tools run as another uid of its container than its session."""
@@ -111,11 +60,62 @@ def _session(world: World) -> World:
 
 def send_by(world: World, uid: int, **params: object) -> int:
     """Hops of what a process of `s` sends to a1."""
+    return int(str(letter_by(world, uid, **params)["hops"]))
+
+
+def letter_by(world: World, uid: int, **params: object) -> Reply:
+    """What a process of `s` sends to a1, as a1 receives it."""
     message = {"to": "a1", "body": "x", **params}
     base = world.ledger.ranges.base(world.uuid("s"))
     assert base
     world.ask_as(world.uuid("s"), "send", message, uid=base + uid).result()
-    return int(str(newest(world, "a1")["hops"]))
+    return newest(world, "a1")
+
+
+def test_the_ninth_of_a_model_is_refused_with_the_reason_and_recorded(session: World) -> None:
+    letter = chain(session, HOPS_MOST)
+    session.call(str(letter["to"]), "send", to="s", body="on", in_turn_of=letter["id"])
+    last = newest(session, "s")
+    assert last["hops"] == HOPS_MOST  # a program is not refused, and lowers nothing
+    for how in ("in_turn_of", "reply_to"):
+        with pytest.raises(NotAllowed, match="cannot send to a1: it follows from 8 messages"):
+            send_by(session, SESSION, **{how: last["id"]})
+    event = session.events()[-1]
+    assert (event["kind"], event["operation"], event["rule"]) == ("refusal", "send", "hops")
+    session.call("operator", "send", to="s", body="again")  # a person begins anew
+    assert send_by(session, SESSION, in_turn_of=newest(session, "s")["id"]) == 1
+
+
+def test_a_model_and_a_program_that_answer_each_other_come_to_an_end(session: World) -> None:
+    session.call("a1", "send", to="s", body="hello")
+    for _ in range(HOPS_MOST // 2):
+        session.advance(0.2)
+        letter = letter_by(session, SESSION, reply_to=newest(session, "s")["id"])
+        session.call("a1", "send", to="s", body="hello", reply_to=letter["id"])
+    last = newest(session, "s")["id"]
+    with pytest.raises(NotAllowed):
+        letter_by(session, SESSION, reply_to=last)
+
+
+def test_programs_that_answer_each_other_are_not_refused(world: World) -> None:
+    assert chain(world, HOPS_MOST + 3)["hops"] == HOPS_MOST
+
+
+def test_mail_in_hand_counts_where_the_session_names_no_message(session: World) -> None:
+    letter = chain(session, 3)
+    session.call(str(letter["to"]), "send", to="s", body="on", in_turn_of=letter["id"])
+    assert newest(session, "s", ack=False)["hops"] == 4
+    assert send_by(session, SESSION) == 5
+
+
+def test_a_message_of_others_is_no_message(session: World) -> None:
+    """Whether it exists is not told; the worst that the caller may work on counts."""
+    session.call("operator", "send", to="b", body="not for s")
+    theirs = str(session.mail("b")[0]["id"])
+    session.call("operator", "send", to="s", body="go")
+    assert newest(session, "s")["hops"] == 0
+    for name in (theirs, "0" * 13, "nonsense"):
+        assert send_by(session, SESSION, in_turn_of=name) == 1
 
 
 def test_a_tool_of_a_session_cannot_choose_a_better_message(session: World) -> None:
@@ -169,6 +169,7 @@ def test_the_tasks_of_a_batch_carry_them_too(world: World) -> None:
 def test_no_task_is_assigned_above_the_limit(world: World) -> None:
     letter = chain(world, HOPS_MOST, ("a", "a1"))
     assert letter["to"] == "a"
+    world.call("operator", "set_agent", agent="a", runtime="builtin")
     for operation, params in (
         ("assign_task", {"agent": "a1", "description": "x"}),
         ("spawn_agent_and_assign_task",

@@ -8,7 +8,7 @@ import pytest
 from fixtures.machines import end_machine, start_machines
 from fixtures.world import Reply, World, names, rows, texts, world
 
-from hive_core.errors import AlreadyExists, InvalidParameter
+from hive_core.errors import AlreadyExists, InvalidArgument, NotAllowed
 from hive_core.model.agents.agent import Profile
 from hive_core.model.agents.machine import Orphan, State
 from hive_core.model.config.limits import BuiltInSettings
@@ -123,8 +123,10 @@ def test_there_is_one_of_each_on_a_host(world: World) -> None:
     """K33, K36: a second is refused; and nobody makes one by a spawn."""
     with pytest.raises(AlreadyExists, match="a maid exists already: maid"):
         world.broker.perform("ensure", creation_of(Profile.MAID))
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidArgument, match="a maid has the role daemon"):
         world.call("root", "spawn", name="x", profile="maid")
+    with pytest.raises(NotAllowed, match="only the operator may create one"):
+        world.call("root", "spawn", name="x", profile="maid", role="daemon")
 
 
 def test_checks_are_told_to_the_maid_alone_and_once(world: World) -> None:

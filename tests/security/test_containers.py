@@ -126,7 +126,7 @@ def test_attack_34_root_in_a_container_cannot_replace_its_socket(
     host.run("hive", "shell", "bad", "--", "/bin/sh", "-c", command, check=False)
     folder = f"/run/hive/agents/{host.uuid('bad')}/run"
     listed = host.run("ls", "-A", folder).stdout.split()
-    assert set(listed) - {".configs", "config"} == {"broker.sock", "identity.json"}
+    assert set(listed) - {".configs", "config"} == {"broker.sock", "identity.json", "model.sock"}
     assert '"name": "bad"' in host.run("cat", f"{folder}/identity.json").stdout
     assert host.ask("bad", "Whoami")["name"] == "bad"
 

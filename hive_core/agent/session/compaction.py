@@ -35,7 +35,7 @@ class Compactor:
 
     def run(self, turn: TurnState, exchange: ModelExchange) -> None:
         """Write the summary, and go on in a new segment with the inputs of the open turn."""
-        summary = exchange.summarize(turn)
+        summary = exchange.summarize()
         if not summary.strip():
             raise HiveError("the model wrote no summary")
         text = (

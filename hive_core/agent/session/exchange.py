@@ -13,9 +13,11 @@ from hive_core.agent.session.live import LiveText
 from hive_core.agent.session.meter import TurnUsage
 from hive_core.agent.session.runtimes.builtin import BuiltinRuntime, Line, RuntimeGone
 from hive_core.agent.session.runtimes.pool import RuntimePool
-from hive_core.agent.session.state import ToolCall, TurnState, number, texts
+from hive_core.agent.session.state import ConversationState, ToolCall, TurnState, number, texts
 
 _CANCELLED: Final[Line] = {"type": "end", "status": "cancelled"}
+# Providers refuse a history in which a call has no result.
+_NOT_RUN: Final[Line] = {"content": "not run: the turn was stopped", "is_error": True}
 
 
 class ExchangeHandler(Protocol):
@@ -69,11 +71,11 @@ class ModelExchange:
                 case _:  # urgent, or a stop
                     return self._cancel()
 
-    def summarize(self, turn: TurnState) -> str:
+    def summarize(self) -> str:
         """Ask for a summary of the whole history; nothing of it is logged here."""
         line = self.context.turn_line(
             [self.context.template("compaction")],
-            _results(turn),
+            _results(self.conversation.state),
             rounds=0,
             conversation=self.conversation,
         )
@@ -122,7 +124,8 @@ class ModelExchange:
     def _send_turn(self, turn: TurnState) -> None:
         unseen = self.conversation.take_unseen()
         self._send(self.context.turn_line(
-            [{"kind": row.get("kind"), "text": row["text"]} for row in unseen], _results(turn),
+            [{"kind": row.get("kind"), "text": row["text"]} for row in unseen],
+            _results(self.conversation.state),
             rounds=self.context.rounds_left(turn), conversation=self.conversation, task=turn.task,
         ))  # fmt: skip
 
@@ -200,12 +203,14 @@ class ModelExchange:
                 return _CANCELLED
 
 
-def _results(turn: TurnState) -> Line:
+def _results(state: ConversationState) -> Line:
     """The results of the last answer's calls, for a runtime that has only the history."""
+    is_open = state.turn is not None and bool(state.turn.calls)
+    rows = ((call.id, call.result) for call in state.calls if call.result or not is_open)
     return {
-        call.id: {"content": call.result["content"], "is_error": call.result["is_error"]}
-        for call in turn.calls if call.result is not None
-    }  # fmt: skip
+        id_: {"content": row["content"], "is_error": row["is_error"]} if row else _NOT_RUN
+        for id_, row in rows
+    }
 
 
 def _call_row(row: object) -> Mapping[str, object]:

@@ -38,7 +38,7 @@ class RunCall:
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """The last answer has no calls and nothing came since: the turn has its text."""
+    """Nothing came since the last answer, which has no calls or has ended the task of the turn."""
 
     turn: TurnState
 
@@ -72,5 +72,5 @@ def _step_of_turn(turn: TurnState) -> Step:
     open_call = next((call for call in turn.calls if call.result is None), None)
     if open_call is not None:
         return RunCall(turn, open_call)
-    asks = turn.calls or turn.unseen or not turn.rendered
+    asks = turn.unseen or not turn.rendered or (turn.calls and not turn.reported)
     return AskModel(turn) if asks else EndTurn(turn)

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from hive_core.agent.session.records import Record
+
+# The operation with which an agent ends its task.
+REPORT: Final = "finish_task"
 
 
 @dataclass(slots=True)
@@ -30,7 +34,7 @@ class TurnState:
     """One turn. `rendered`: how many inputs the model has seen; `rounds`: its answers so far.
 
     `last`: the present answer is the last that the turn may have. `replied`: ids of messages that
-    the model itself has answered.
+    the model itself has answered. `reported`: the model has ended the task of the turn.
     """
 
     number: int
@@ -41,6 +45,7 @@ class TurnState:
     text: str = ""
     last: bool = False
     end: Record | None = None
+    reported: bool = False
     replied: set[str] = field(default_factory=set)
 
     @property
@@ -66,12 +71,13 @@ class TurnState:
 
 @dataclass(slots=True)
 class ConversationState:
-    """A conversation, as its records tell it."""
+    """A conversation, as its records tell it. `calls`: those of the last answer in the history."""
 
     log: str = ""
     conversation: str = ""
     system: str = ""
     history: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
     turn: TurnState | None = None
     turns: int = 0
     seen: set[str] = field(default_factory=set)
@@ -123,7 +129,7 @@ class ConversationState:
         turn.last = record.get("last") is True
         self.tokens = number(record.get("tokens"))
         rows = record.get("calls")
-        turn.calls = [
+        turn.calls = self.calls = [
             _tool_call(row, self.key(f"{self._records}.{at}"))
             for at, row in enumerate(rows if isinstance(rows, list) else [])
         ]
@@ -134,8 +140,13 @@ class ConversationState:
     def _add_result(self, record: Record) -> None:
         call = self._call_of(record)
         call.result = record
-        if call.name == "send" and not record.get("is_error"):
-            self._open_turn().replied.add(str(call.arguments.get("reply_to") or ""))
+        if record.get("is_error"):
+            return
+        turn = self._open_turn()
+        if call.name == "send":
+            turn.replied.add(str(call.arguments.get("reply_to") or ""))
+        if call.name == REPORT and call.arguments.get("task") in (None, turn.task):
+            turn.reported = bool(turn.task)
 
     def _add_end(self, record: Record) -> None:
         self._open_turn().end = record
@@ -153,6 +164,7 @@ class ConversationState:
     def _add_compact(self, record: Record) -> None:
         # The inputs of the open turn follow in the same segment.
         self.history.clear()
+        self.calls = []
         self._marks.clear()
         self.turn = TurnState(number(record["turn"]), [record], rounds=number(record["rounds"]))
         self.turns = max(self.turns, self.turn.number)
@@ -160,6 +172,7 @@ class ConversationState:
     def _add_rewind(self, record: Record) -> None:
         size, self.tokens = self._marks.get(number(record["to"]), (0, 0))
         del self.history[size:]
+        self.calls = []
         self.turn = None
 
     def can_rewind(self, turn: int) -> bool:

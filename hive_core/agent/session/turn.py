@@ -264,9 +264,10 @@ class TurnRunner:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether the exchange is to stop after what was just logged: to wait, or to compact."""
-        compacts = self._must_compact() and isinstance(self.conversation.step(), AskModel)
-        return self._park is not None or compacts
+        """Whether the exchange is to stop: to wait, to compact, or because the task has ended."""
+        step = self.conversation.step()
+        compacts = self._must_compact() and isinstance(step, AskModel)
+        return self._park is not None or compacts or isinstance(step, EndTurn)
 
 
 def _hops(record: Record) -> int:

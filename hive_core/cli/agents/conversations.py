@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from hive_core.cli.agents import enter
+from hive_core.cli.core.lazy import Group
 from hive_core.cli.core.session import Session, complete_agent
 
 _conversation = click.option(
@@ -17,7 +18,7 @@ _conversation = click.option(
 )  # fmt: skip
 
 
-@click.group("session")
+@click.group("session", cls=Group)
 def session_group() -> None:
     """Show what the session of an agent did, and go back to an earlier turn."""
 

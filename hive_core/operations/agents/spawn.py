@@ -92,10 +92,10 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     params, text = _apply_definition(call, params)
     parent = _spawn_parent(call, params)
     spec = _spec(call, params, parent)
+    _check_profile(call, spec)
     hive = call.hive.with_agent(params.name, parent, spec)
     _check_host_limit(call, params.name)
     grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
-    _check_profile(call, spec)
     _check_model(call, spec)
     if parent is not None and not call.by_operator:
         besides = living_names(call, call.ledger.lives.zombies())

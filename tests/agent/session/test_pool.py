@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import select
 from pathlib import Path
 
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
@@ -43,8 +44,10 @@ def test_an_idle_runtime_ends_by_itself(tmp_path: Path) -> None:
     runtime = pool.take(queue.SimpleQueue())
     handle = os.pidfd_open(runtime.pid)
     pool.give_back(runtime)
-    with open(handle, closefd=True):  # noqa: PTH123 - it has no path
-        os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOWAIT)
+    ended = select.poll()
+    ended.register(handle, select.POLLIN)
+    assert ended.poll(60_000)
+    os.close(handle)
     assert pool.waiting == 0
     assert not runtime.is_alive
 

@@ -78,7 +78,6 @@ def test_a_task_is_begun_worked_on_in_the_workspace_and_reported_once(host: Sess
             ("e", "fly", {}), ("f", "send", "no json"),
         ]),
         ModelAnswer(calls=[("g", "finish_task", report)]),
-        ModelAnswer("reported"),
     ]  # fmt: skip
     task = host.assign("Count the lines.")
     host.start()
@@ -100,7 +99,7 @@ def test_a_task_is_begun_worked_on_in_the_workspace_and_reported_once(host: Sess
     (end,) = host.of_kind("end", name)
     usage = end["usage"]
     assert isinstance(usage, dict)
-    assert usage["requests"] == 4
+    assert usage["requests"] == 3  # the report ends the turn
 
 
 def test_mail_joins_the_running_turn_and_an_urgent_letter_interrupts_it(host: SessionHost) -> None:
@@ -140,6 +139,24 @@ def test_a_task_that_is_cancelled_ends_its_program_and_its_turn(host: SessionHos
     (end,) = host.of_kind("end", name)
     assert (end["status"], end["error"]) == ("stopped", "not needed")
     assert len(host.model.bodies) == 1
+
+
+def test_the_next_turn_has_the_result_of_the_report_that_ended_the_one_before(
+    host: SessionHost,
+) -> None:
+    report = {"status": "success", "summary": "ok"}
+    host.model.script = [ModelAnswer(calls=[("a", "finish_task", report)]), ModelAnswer("hello")]
+    task = host.assign("Count.", context="keep")
+    host.start()
+    host.until(lambda: "closed" in host.kinds())
+    assert host.task(task)["state"] == "done"
+    assert len(host.model.bodies) == 1
+    host.send("and now?")
+    assert host.until(host.replies)
+    messages = host.model.requests()[1]["messages"]
+    assert isinstance(messages, list)
+    (result,) = [row for row in messages if row["role"] == "tool"]
+    assert "done" in result["content"]
 
 
 def test_a_text_with_an_open_task_is_answered_once_and_then_escalated(host: SessionHost) -> None:
