@@ -243,7 +243,7 @@ def rows(functions: list[Function]) -> list[Function]:
     for file, name in functions:
         where = ON_A_HOST.get((file, name))
         if where is not None:
-            port = "Jobs" if "Jobs" in name else "Machines"
+            port = "NspawnJobs" if "Jobs" in name else "NspawnMachines"
             named.append((f"{port}.{name.rpartition('.')[2]}", where))
         else:
             named.append((name.replace(".<locals>", ""), file))

@@ -162,6 +162,7 @@ class Audit:
             log.warning("disk full: %d refusals are not recorded", len(entries))
 
     def write(self, entry: AuditEntry) -> None:
+        """Add an event; a refusal says how many like it were not recorded."""
         if entry.kind == REFUSED:
             entry = self._with_drop_count(entry)
         self._ledger.events.append(entry)

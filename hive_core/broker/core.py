@@ -165,6 +165,7 @@ class Broker:
         return results[0]
 
     def _serve(self, calls: Sequence[PendingCall], *, writes: bool) -> None:
+        """Run reads, or writes in one transaction; what fails as a whole runs call by call."""
         clock = self._queue.time_of(calls, RECORDING if writes else READING)
         try:
             if not writes:
@@ -236,7 +237,7 @@ class Broker:
         return CallBatch(self.hive, clock.now(), clock.monotonic(), in_transaction, guard, frozen)
 
     def _transact(self, run: Callable[[CallBatch], object]) -> CallBatch:
-        """Objects -> lock and check the ref -> head in the transaction -> COMMIT -> the ref.
+        """Write git objects, check the branch, COMMIT with the new head, then move the branch.
 
         COMMIT is the decision. A branch in other hands is looked at, then worked around.
         """
@@ -344,6 +345,7 @@ class Broker:
             self._waiting.park(connection, outcome)
 
     def _publish(self, topics: frozenset[str]) -> None:
+        """Wake the connections that wait for these topics, and the change path."""
         self._waiting.touch(topics)
         for listener in self.listeners:
             listener(topics)

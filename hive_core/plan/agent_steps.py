@@ -156,6 +156,7 @@ class AgentSteps:
         )
 
     def actions(self) -> Iterator[ReasonedAction]:
+        """The actions that bring the agent to its requested state, by the phase of its machine."""
         yield from self._socket_directory()
         match phase(self.machine):
             case Phase.DOWN:

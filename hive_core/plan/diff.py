@@ -102,6 +102,7 @@ class _Planner:
         self._set: set[str] = set()
 
     def plan(self, dirty: Iterable[str] | None) -> ReconcilePlan:
+        """The plan for these agents, storage first."""
         places, machines = self._desired.places.by_uuid, self._observed.machines
         living = self._order(dirty)
         tree = tuple(storage_steps(self._desired, machines, living))
@@ -146,6 +147,7 @@ class _Planner:
         return unwanted and phase(machine) is not Phase.DOWN
 
     def _add_living(self, place: Placement, blocked: bool) -> None:  # noqa: FBT001
+        """Add the steps of an agent that is in the tree."""
         steps = AgentSteps(self._desired, place, self._machine(place.uuid), self._moment, blocked)
         if steps.is_settled:
             self._report(place, steps.machine)

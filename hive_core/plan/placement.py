@@ -121,6 +121,7 @@ class Placements:
 
     @classmethod
     def build(cls, hive: Hive, settings: Settings, before: Self | None = None) -> Self:
+        """The place of every agent: path, unit, limits. What did not change is of `before`."""
         return cls(
             hive, _PlacementBuilder(hive, settings, before.by_uuid if before else {}).places()
         )

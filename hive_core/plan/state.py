@@ -86,6 +86,7 @@ TABLE: Final[tuple[tuple[Callable[[Facts], bool], State], ...]] = (
 
 
 def state_of(facts: Facts) -> State:
+    """The state of an agent: the first row of the state table that holds."""
     return next(state for holds, state in TABLE if holds(facts))
 
 

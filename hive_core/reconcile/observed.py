@@ -94,9 +94,11 @@ class ObservedState:
         return changed
 
     def _current_state(self, uuid: str) -> State:
+        """The state of an agent by its request and its machine."""
         return self._state_for(uuid, self.cache.runs.get(uuid))
 
     def _state_for(self, uuid: str, requested: DesiredRun | None) -> State:
+        """The state that an agent with this request has now."""
         run = requested if uuid in self.places.by_uuid else None
         machine = self.machines.get(uuid) or Machine(uuid)
         return state_of(facts(run, machine, self.cache.starts.get(uuid)))

@@ -211,6 +211,7 @@ class Reconciler:
         return whole, dirty
 
     async def _observe(self, *, whole: bool, dirty: set[str]) -> set[str]:
+        """Ask the host for facts about these agents, or about all."""
         # The observation may miss what these agents' tasks do now; they are requeued afterwards.
         busy = {*self.runner.busy}
         try:
@@ -261,6 +262,7 @@ class Reconciler:
             self.requeue(uuid)
 
     def _finish_jobs(self, dirty: set[str]) -> set[str]:
+        """End the jobs whose agents have reached their goals, or have failed."""
         scene = JobGoals(
             self.observed.places, self.observed.machines, self.cache.runs, self.cache.starts,
             self.observed.states, self.runner.stuck, self.cache.revoking,
@@ -289,6 +291,7 @@ class Reconciler:
             yield order[start : start + SLICE]
 
     def _plan(self, part: list[str]) -> ReconcilePlan:
+        """Compare the desired and the observed state of these agents."""
         desired = self.cache.desired_state(self.observed.places)
         return plan(desired, self.observed.observed, self.observed.moment, part, self._slots())
 
@@ -316,6 +319,7 @@ class Reconciler:
         self._awake.set()
 
     async def _apply(self, part: Iterable[str], wanted_plan: ReconcilePlan) -> None:
+        """Apply the storage steps of a plan, and start the steps of its agents."""
         failed = await self.storage.apply(wanted_plan.tree)
         for uuid in part:
             if uuid in wanted_plan.waits:

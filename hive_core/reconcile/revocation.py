@@ -93,11 +93,13 @@ class Revoker:
                 yield uuid, above
 
     def advance(self) -> None:
+        """Take each open revocation one step further."""
         for revocation in list(self.runner.observed.cache.revocations.values()):
             if str(revocation.id) not in self.tasks.busy:
                 self._advance(revocation)
 
     def _advance(self, revocation: Revocation) -> None:
+        """Do what the state of a revocation asks for."""
         match revocation.state:
             case _S.WAITING if not revocation.restart:
                 self._start_split(revocation, "leave")
@@ -117,6 +119,7 @@ class Revoker:
     # Stopping
 
     def _restart_when_due(self, revocation: Revocation) -> None:
+        """Restart agents that lost access, when they are idle or at the latest time."""
         look, clock = self.runner.observed, self.runner.ports.clock
         agents = agents_losing_access(revocation, look.places)
         if revocation.latest is not None and clock.now() < revocation.latest:
@@ -141,6 +144,7 @@ class Revoker:
             self._requeue_all(revocation, up)
 
     def _request_restarts(self, revocation: Revocation, runs: Iterable[DesiredRun]) -> None:
+        """Request a restart of every agent that lost access."""
         why = f"{revocation.name} is no longer below it"
         nonces = {run.agent: restart(self.runner.ports, run, why) for run in runs}
         self.runner.ports.ledger.revocations.set_nonces(revocation.id, nonces)
@@ -193,6 +197,7 @@ class Revoker:
             self.tasks.start(str(revocation.id), self._run_split(revocation, event))
 
     async def _run_split(self, revocation: Revocation, event: str) -> None:
+        """Give linked files inodes of their own, in a job; then take the next state."""
         key = f"revocation {revocation.id}"
         try:
             links = await self._own_inodes(revocation)

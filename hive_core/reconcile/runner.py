@@ -93,6 +93,7 @@ class ActionRunner:
         self.busy[uuid] = asyncio.create_task(self._run_task(uuid, work))
 
     async def _run_task(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run the work on one agent; record its failure, to try again later."""
         try:
             await work
         except HiveError as error:
@@ -150,6 +151,7 @@ class ActionRunner:
         self.spawn(uuid, self._run_steps(uuid, steps))
 
     async def _run_steps(self, uuid: str, steps: tuple[ReconcileStep, ...]) -> None:
+        """Run the steps of one agent in order, as long as its request stays the same."""
         request = self._request(uuid)
         for step in steps:
             if self._request(uuid) != request:

@@ -48,12 +48,14 @@ class MemoryMachines:
     _serial: count[int] = field(default_factory=lambda: count(1))
 
     async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
+        """Facts about these agents; None: about everything on the host."""
         observed = self.snapshot(uuids)
         while self.meanwhile:
             self.meanwhile.pop(0)()
         return observed
 
     async def apply(self, action: a.Action | DaemonAction) -> Result:
+        """Apply one action: on a host by the root helper, or by hived itself."""
         result = self.apply_now(action)
         if other := self.beside.pop(type(action).__name__, None):
             other()

@@ -276,6 +276,7 @@ class MetaRepo:
         return packing.pack_loose_objects(self.folder, at_least)
 
     def _move(self, oid: str) -> None:
+        """Move the branch to a commit, which the ledger has already: a failure is only logged."""
         try:
             self._branch.move(oid)
         except HiveError as error:

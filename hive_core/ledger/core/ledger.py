@@ -88,6 +88,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        """Commit; after an error roll back."""
         if kind is None:
             self._ledger.commit()
         else:

@@ -58,6 +58,7 @@ def start(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     """Start an agent. A failed or parked agent is started again at once."""
 
     def want(uuid: str) -> bool:
+        """Record that the agent is to run; False: it does."""
         run = call.ledger.runs.get(uuid)
         stuck = call.states.state(uuid) in STUCK
         if run is not None and run.wanted is DesiredState.RUNNING and not stuck:

@@ -43,6 +43,7 @@ class BackgroundTasks:
         self.busy[key] = asyncio.create_task(self._run_task(key, work))
 
     async def _run_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run one task and record its failure; what no code expects ends the daemon."""
         try:
             await work
         except HiveError as error:
