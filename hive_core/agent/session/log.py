@@ -98,7 +98,7 @@ class ConversationLog:
             self._sync(self._file)
         state = ConversationState.of(contents.records)
         if not contents.records:
-            first = self._opening(0, [])
+            first = {**self._opening(0, []), "at": round(time.time(), 3)}
             self._write(encode_record(first))
             self._sync_folder()
             state.add(first)

@@ -57,6 +57,7 @@ def test_whole_records_are_printed_as_json_lines(
     run_inspection(folder, ["log", "-o", "jsonl"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["t"] for row in rows][:3] == ["open", "system", "input"]
+    assert all(isinstance(row["at"], float) for row in rows)
     assert len(rows) == 16
 
 
