@@ -82,9 +82,7 @@ def test_only_the_operator_creates_a_queen_and_there_is_one(hive: World) -> None
     """K33."""
     hive.call("operator", "spawn", name="my-queen", definition="queen")
     assert hive.hive.built_in_agent(Profile.QUEEN) == "my-queen"
-    assert hive.fault("lead", "spawn", name="q", definition="queen", tier="operational") == (
-        "AlreadyExists"
-    )
+    assert hive.fault("operator", "spawn", name="q", definition="queen") == "AlreadyExists"
     hive.call("operator", "destroy", agent="my-queen")
     assert hive.fault("lead", "spawn", name="q", definition="queen", tier="operational") == (
         "NotAllowed"
