@@ -105,7 +105,7 @@ class ControlConnection:
         for future in self.waiting:
             if not future.done():
                 future.set_exception(Unreachable("hived closed the connection"))
-                future.exception()  # nobody may wait for it any more
+                future.exception()  # its caller may have gone
         self.waiting.clear()
 
 
@@ -195,7 +195,7 @@ class Accounts:
             raise
 
     def _return_late(self, future: asyncio.Future[Message]) -> None:
-        """Give back what a call reserves for which nobody waits any more."""
+        """Settle a reservation that arrives after its call has ended."""
 
         def settle(done: asyncio.Future[Message]) -> None:
             if done.cancelled() or done.exception() is not None:

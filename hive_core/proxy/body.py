@@ -143,7 +143,7 @@ def parse_body(data: bytes, turns_key: str) -> RequestBody:
 
 
 def _check_content(data: bytes) -> None:
-    """Refuse what is no UTF-8, and what takes much more time and memory as values than as bytes."""
+    """Refuse bytes that are not UTF-8, and those that cost much more as values than as bytes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(data), _PIECE):
         decoder.decode(data[start : start + _PIECE])

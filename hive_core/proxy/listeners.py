@@ -148,7 +148,7 @@ class Listeners:
         return len(self._listeners)
 
     def add(self, door: ModelDoor, descriptor: int) -> None:
-        """Serve this socket. ValueError: it is no listening Unix stream socket."""
+        """Serve this socket. ValueError: it does not listen, or is of another kind."""
         listening = listening_socket(descriptor)
         before = self._listeners.get(door.key)
         if before is not None and before.door == door and _is_same(before.listening, listening):
@@ -180,11 +180,11 @@ def listening_socket(descriptor: int) -> socket.socket:
         received = socket.socket(fileno=descriptor)
     except OSError as error:
         os.close(descriptor)
-        raise ValueError("the descriptor is no socket") from error
+        raise ValueError("the descriptor is not a socket") from error
     is_stream = received.family == socket.AF_UNIX and received.type == socket.SOCK_STREAM
     if not is_stream or not received.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         received.close()
-        raise ValueError("the descriptor is no listening Unix stream socket")
+        raise ValueError("the descriptor is not a listening Unix stream socket")
     return received
 
 

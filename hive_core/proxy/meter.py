@@ -19,7 +19,7 @@ _BLANK_MOST: Final = 4
 
 
 def token_count(value: object) -> int | None:
-    """The number of tokens that a provider reports; None where it is no such number."""
+    """The number of tokens that a provider reports; None where it is not one."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS_MOST:
         return value
     return None

@@ -50,7 +50,7 @@ class ModelCall:
     began: float = field(default_factory=monotonic)
 
     async def run(self) -> None:
-        """Serve the call. CallFailed: nothing was sent yet. ClientGone: nobody listens."""
+        """Serve the call. CallFailed: nothing was sent yet. ClientGone: the client has hung up."""
         limits = self.config.models.limits
         shared = self.services.limits
         with shared.admit(self.door.agent, limits), shared.hold_bytes(limits) as count:

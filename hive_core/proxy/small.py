@@ -145,5 +145,5 @@ def _call(text: str, conversation: ModelConversation) -> WrittenCall | None:
 
 
 def _only_tokens(usage: TokenUsage) -> TokenUsage:
-    """Its own cache is no cache of a provider."""
+    """Its tokens are not counted as cached: a price for them would mean a cache of a provider."""
     return TokenUsage(usage.tokens_in, usage.tokens_out, estimated=usage.estimated)

@@ -71,7 +71,7 @@ def _decode(data: bytes) -> dict[str, object]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _check_messages(messages: object) -> None:

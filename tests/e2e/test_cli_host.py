@@ -40,20 +40,7 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     assert (fresh.run("hive", "doctor").returncode, has_documents(fresh)) == (0, True)
 
     assert "nothing to do" in fresh.setup()
-
-    said = fresh.fails(2, "teardown", "--purge")
-    assert "standard input is not a terminal: teardown needs --yes" in said
-    typed = "import pty,sys; sys.exit(pty.spawn(['hive', 'teardown']) >> 8)"
-    refused = fresh.run("python3", "-c", typed, text="n\n", check=False)
-    assert refused.returncode == 130, refused
-    for text in (
-        "This stops",
-        "root",
-        "hived, hive-privd and hive-model",
-        "Files, settings and accounts stay",
-    ):
-        assert text in refused.stdout, refused
-    assert fresh.hive("tree", "-o", "name") == "root\n"
+    assert_teardown_asks(fresh)
 
     fresh.hive("agent", "create", "stubborn", "--", "sh", "-c", "trap '' TERM; sleep 1000")
     fresh.hive("teardown", "--yes")
@@ -70,6 +57,23 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
         assert fresh.run("test", "-e", path, check=False).returncode == 1, path
     for account in (("passwd", "hive"), ("group", "hive"), ("group", "hive-operator")):
         assert fresh.run("getent", *account, check=False).returncode == 2
+
+
+def assert_teardown_asks(fresh: HiveHost) -> None:
+    """It says what it would do, and an answer of no changes nothing."""
+    said = fresh.fails(2, "teardown", "--purge")
+    assert "standard input is not a terminal: teardown needs --yes" in said
+    typed = "import pty,sys; sys.exit(pty.spawn(['hive', 'teardown']) >> 8)"
+    refused = fresh.run("python3", "-c", typed, text="n\n", check=False)
+    assert refused.returncode == 130, refused
+    for text in (
+        "This stops",
+        "root",
+        "hived, hive-privd and hive-model",
+        "Files, settings and accounts stay",
+    ):
+        assert text in refused.stdout, refused
+    assert fresh.hive("tree", "-o", "name") == "root\n"
 
 
 def has_documents(host: HiveHost) -> bool:

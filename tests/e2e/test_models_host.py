@@ -44,9 +44,8 @@ IMPORT = (
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    for name in ("runtime", "small"):
-        if environment_of(name) is None:
-            pytest.skip(f"the environment {name} is missing; scripts/setup makes it")
+    if environment_of("small") is None:
+        pytest.skip("the embedded model could not be fetched: a host works without it")
     made = HiveHost(lab)
     made.setup()
     yield made

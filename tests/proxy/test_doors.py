@@ -179,7 +179,7 @@ def test_a_descriptor_that_is_no_listening_socket_is_closed(tmp_path: Path) -> N
         socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach(),
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).detach(),
     ):
-        with pytest.raises(ValueError, match="no "):
+        with pytest.raises(ValueError, match="not a "):
             listening_socket(descriptor)
         with pytest.raises(OSError, match="Bad file"):
             os.fstat(descriptor)

@@ -54,7 +54,7 @@ def test_an_answer_is_bounded_by_the_caller_and_by_the_context(
         (b"\xff", "not JSON"),
         (b"{", "not JSON"),
         (b"[" * 100_000, "nested too deep"),
-        (b'{"messages": NaN}', "NaN is no number"),
+        (b'{"messages": NaN}', "NaN is not a number"),
         (b'"\\ud800"', "surrogates not allowed"),
         ([], "must be an object"),
         ({}, "messages must be a list"),

@@ -24,7 +24,7 @@ class ReportedActivity(Result):
 
 @operation(action="work", allow=SELF)
 def report_activity(call: Call, params: ReportActivityParams) -> Record[ReportedActivity]:
-    """Say that the caller is blocked, or no longer.
+    """Report that the caller is blocked, or that it goes on.
 
     It stays so until the caller says otherwise, or its machine starts anew.
     """

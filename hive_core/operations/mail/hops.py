@@ -11,7 +11,7 @@ the message that it works on.
   not refused: it does what its author wrote, and what goes round with a model ends at the model.
 
 What a name can do is to choose among messages that the agent received. It cannot lower the count of
-what a tool of the agent sends, and a message of others is no message.
+what a tool of the agent sends, and a message of another agent does not count.
 """
 
 from __future__ import annotations
