@@ -31,9 +31,11 @@ from hive_core.host.git.seed import write_seeds
 from hive_core.host.git.server import MetaGitServer
 from hive_core.host.git.signed_approvals import SignedApprovals, create_signed_approvals
 from hive_core.host.git.watch import watch_branch
-from hive_core.host.sockets.model_doors import SUFFIX, ModelDoors
-from hive_core.host.sockets.model_sockets import AgentSocketPair, ModelSockets, user_id
+from hive_core.host.sockets.egress_sockets import EgressFacts, EgressSockets, egress_doors
+from hive_core.host.sockets.model_sockets import AgentSocketGroup, ModelSockets
 from hive_core.host.sockets.server import SocketServer
+from hive_core.host.sockets.service_doors import MODEL_SOCKETS, ServiceDoors, user_id
+from hive_core.host.sockets.subagent_sockets import SubAgentSocketPairs
 from hive_core.host.storage.backups import BackupRunner
 from hive_core.host.storage.credentials import Credentials
 from hive_core.host.storage.deferred_reads import DeferredReads
@@ -121,26 +123,38 @@ class Daemon:
         plan = lambda: self.reconciler.fresh_plan()  # noqa: E731, PLW0108 - the reconciler needs sockets
         diffs = ReviewDiffs(self.settings.paths.applied)
         reads = DeferredReads(
-            self.journal, plan, diffs.read, self.observed.machines, self._wait_for_observation
-        )
+            self.journal, plan, diffs.read, self.observed.machines, self._wait_for_observation,
+            self.subagent_sockets,
+        )  # fmt: skip
         return SocketServer(self.broker, reads, fatal, self.keeper)
 
     @cached_property
-    def doors(self) -> ModelDoors:
-        return ModelDoors(user_id(), self.keeper)
+    def doors(self) -> ServiceDoors:
+        return ServiceDoors(user_id(MODEL_SOCKETS.user), self.keeper)
 
     @cached_property
     def model_sockets(self) -> ModelSockets:
-        hive = lambda: self.broker.hive  # noqa: E731
-        return ModelSockets(
-            self.sockets, self.doors, self.settings.paths, self.observed.troubles, hive
-        )
+        hive, troubles = lambda: self.broker.hive, self.observed.troubles
+        return ModelSockets(self.sockets, self.doors, self.settings.paths, troubles, hive)
 
     @cached_property
-    def agent_sockets(self) -> AgentSocketPair:
-        return AgentSocketPair(
-            self.sockets, self.doors, lambda uuid: self.broker.hive.name(uuid) or uuid
+    def agent_sockets(self) -> AgentSocketGroup:
+        return AgentSocketGroup(self.sockets, self.doors, self._name_of, self.egress_sockets)
+
+    @cached_property
+    def egress_sockets(self) -> EgressSockets:
+        hive, allow = lambda: self.broker.hive, self.settings.egress.allow
+        parts = self.sockets, egress_doors(self.keeper), self.settings.paths, self.observed.troubles
+        return EgressSockets(*parts, EgressFacts(hive, allow, self.stores.ledger))
+
+    @cached_property
+    def subagent_sockets(self) -> SubAgentSocketPairs:
+        return SubAgentSocketPairs(
+            lambda: self.sockets, self.doors, self.settings.paths, self.stores.ledger, self._name_of
         )
+
+    def _name_of(self, uuid: str) -> str:
+        return self.broker.hive.name(uuid) or uuid
 
     @cached_property
     def bus(self) -> Bus:
@@ -173,14 +187,9 @@ class Daemon:
     @cached_property
     def ports(self) -> Ports:
         return Ports(
-            self.machines,
-            self.journal,
-            self.jobs,
-            self.clock,
-            self.stores.ledger,
-            self.settings,
+            self.machines, self.journal, self.jobs, self.clock, self.stores.ledger, self.settings,
             self.models.file,
-        )
+        )  # fmt: skip
 
     @cached_property
     def broker_handle(self) -> Given:
@@ -267,22 +276,19 @@ class Daemon:
             self.applied.open()
             write_seeds(self.settings.paths.seeds)
             to: tuple[TopicListener, ...] = (
-                self.reconciler,
-                self.deployer,
-                self.imports,
-                self.upkeep,
-                self.duties,
-            )
-            heard = [listener.on_topics for listener in (*to, self.model_sockets)]
+                self.reconciler, self.deployer, self.imports, self.upkeep, self.duties,
+                self.model_sockets, self.egress_sockets, self.subagent_sockets,
+            )  # fmt: skip
+            heard = [listener.on_topics for listener in to]
             self.broker.listeners += [self.machines.on_topics, *heard, self._update_status]
         for name, fd in notify.stored_descriptors():
-            adopt = self.doors.adopt if name.endswith(SUFFIX) else self.sockets.adopt
-            adopt(name, fd)
+            self.agent_sockets.adopt(name, fd)
         self.broker.branch_moved = self.manual_commits.check_branch
         self.stores.repo.schedule = asyncio.get_running_loop().call_soon
         if self.stores.recovery is not None:
             self.manual_commits.apply_recovery(self.stores.recovery)
         paths = self.settings.paths
+        self.subagent_sockets.remove_left()
         for uuid, base in self.observed.cache.bases.items():
             if uuid in self.observed.places.by_uuid and paths.socket(uuid).parent.is_dir():
                 with suppress(HiveError):  # the reconciler tries again, and reports it
@@ -290,20 +296,18 @@ class Daemon:
                 notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
         await self.model_sockets.listen()
-        self.sockets.close_unadopted_sockets()
-        self.doors.close_unadopted_sockets()
+        await self.egress_sockets.listen()
+        self.agent_sockets.close_unadopted_sockets()
 
     def _start_background(self) -> None:
         """Start the reconciler, the watch over the meta repository, and the timers."""
         self.duties.run_until_close(self.bus.run())
         self.duties.run_until_close(self.machines.mounts.run())
-        self.duties.run_until_close(self._converge())
-        self.duties.run_until_close(self._deploy())
-        self.duties.run_until_close(self.signed_approvals.run())
+        for work in (self._converge(), self._deploy(), self.signed_approvals.run()):
+            self.duties.run_until_close(work)
         folder, hand = self.stores.repo.folder, self.manual_commits
-        self.duties.run_until_close(
-            watch_branch(folder, hand.check_branch, hand.check_quickly, self.signals.asked)
-        )
+        watch = watch_branch(folder, hand.check_branch, hand.check_quickly, self.signals.asked)
+        self.duties.run_until_close(watch)
         self.upkeep.start()
         self.duties.start()
         if not self.machines.has_quota:
@@ -360,8 +364,8 @@ class Daemon:
 
     async def _close(self) -> None:
         notify.stopping()
-        self.doors.stop()
-        self.sockets.stop()
+        self.subagent_sockets.stop()
+        self.agent_sockets.stop()
         await self.duties.close()
         self.privd.close()
         self.stores.ledger.close()

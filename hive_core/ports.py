@@ -46,6 +46,24 @@ class Journal(Protocol):
         ...
 
 
+class SubAgentSockets(Protocol):
+    """The sockets of sub-agents, in the socket directories of their agents."""
+
+    async def open(self, agent: str, id_: str, uid: int) -> None:
+        """Listen on the sockets of a sub-agent that has this uid in the container of the agent.
+
+        Raises HiveError, and leaves nothing behind, where they cannot be made.
+        """
+        ...
+
+    def settle(self, agent: str, id_: str) -> None:
+        """The call that opened them has ended: close them unless the ledger has the sub-agent.
+
+        Until then they stay open, whichever sub-agents of any agent open or end meanwhile.
+        """
+        ...
+
+
 class Clock(Protocol):
     """Time and waiting."""
 

@@ -20,6 +20,7 @@ let
     };
   };
   model = "hive-model"; # the account that calls providers
+  egress = "hive-egress"; # the account that connects agents to the internet
   hostUnits = ../hive_core/host/unit_files;
   privdUnits = ../hive_core/privd/unit_files;
 
@@ -142,6 +143,12 @@ in
       group = model;
       description = "hive model proxy";
     };
+    users.groups.${egress} = { };
+    users.users.${egress} = {
+      isSystemUser = true;
+      group = egress;
+      description = "hive egress proxy";
+    };
     users.groups.hive-small = { };
     users.users.hive-small = {
       isSystemUser = true;
@@ -187,6 +194,10 @@ in
           ExecStart = "${cfg.package}/bin/hive-model --keys %d";
         };
       };
+    systemd.services.hive-egress = lib.recursiveUpdate
+      (units.service (hostUnits + "/hive-egress.service"))
+      { stopIfChanged = false; };
+
     systemd.sockets.hive-model = units.socket (hostUnits + "/hive-model.socket");
 
     systemd.services.hive-small = mkIf cfg.models.small.enable

@@ -1,7 +1,8 @@
-"""The functions that `send`, `start` and `move` run, top to bottom, for docs/architecture.md.
+"""The functions that the operations of docs/architecture.md run, top to bottom, for that page.
 
 `python tests/call_lists.py` writes the lists into the page; tests/test_architecture.py compares.
-Each list has some landmarks, and every function between the first frame and a landmark.
+Each list has some landmarks, and every function between the first frame and a landmark. What all
+of them begin with stands in a list of its own, `request`.
 """
 
 from __future__ import annotations
@@ -87,6 +88,18 @@ START: Final[tuple[Function, ...]] = (
     ("reconcile/runner.py", "ActionRunner.run_step"),
     ("testing/machines.py", "MemoryMachines.apply"),
 )
+STOP: Final[tuple[Function, ...]] = (
+    *REQUEST,
+    ("operations/lifecycle/operations.py", "stop"),
+    ("ledger/machines/runs.py", "RunStore.want"),
+    *COMMITTED,
+    ("reconcile/reconciler.py", "Reconciler.on_topics"),
+    ("testing/machines.py", "MemoryMachines.observe"),
+    ("plan/diff.py", "plan"),
+    ("plan/agent_steps.py", "AgentSteps.actions"),
+    ("reconcile/runner.py", "ActionRunner.run_step"),
+    ("testing/machines.py", "MemoryMachines.apply"),
+)
 # What follows on a host, as root; the test of the page knows that these are there.
 START_AS_ROOT: Final[tuple[Function, ...]] = (
     ("host/systemd/root_helper.py", "Privd.apply"),
@@ -158,16 +171,28 @@ def trace_send() -> list[Function]:
 
 def trace_start(folder: Path) -> list[Function]:
     """The start of a stopped agent, until its unit runs."""
+    return [*_trace_lifecycle(folder, "start", ("stop",), START), *START_AS_ROOT]
+
+
+def trace_stop(folder: Path) -> list[Function]:
+    """The stop of a running agent, until its unit has ended."""
+    return _trace_lifecycle(folder, "stop", (), STOP)
+
+
+def _trace_lifecycle(
+    folder: Path, operation: str, before: tuple[str, ...], landmarks: tuple[Function, ...]
+) -> list[Function]:
     trace = Trace()
     with world(None, "root/a") as made:
         reconciler = _reconciler(made, folder)
         _converge(made, reconciler)
-        made.call(OPERATOR, "stop", agent="a")
-        _converge(made, reconciler)
-        with trace.record():
-            made.call(OPERATOR, "start", agent="a")
+        for earlier in before:
+            made.call(OPERATOR, earlier, agent="a")
             _converge(made, reconciler)
-    return [*trace.call_chain(START), *START_AS_ROOT]
+        with trace.record():
+            made.call(OPERATOR, operation, agent="a")
+            _converge(made, reconciler)
+    return trace.call_chain(landmarks)
 
 
 def trace_move(folder: Path) -> list[Function]:
@@ -231,8 +256,25 @@ def _converge(made: World, reconciler: Reconciler) -> None:
 
 
 TRACES: Final[dict[str, Callable[[Path], list[Function]]]] = {
-    "send": lambda _: trace_send(), "start": trace_start, "move": trace_move,
+    "send": lambda _: trace_send(), "start": trace_start, "stop": trace_stop, "move": trace_move,
 }  # fmt: skip
+LAST_COMMON: Final[Function] = REQUEST[-1]
+
+
+def call_lists(folder: Path) -> dict[str, list[Function]]:
+    """The list of each operation, without its first functions, which are those of `request`."""
+    lists = {name: trace(folder / name) for name, trace in TRACES.items()}
+    beginnings = {name: _split(functions) for name, functions in lists.items()}
+    request = beginnings["send"][0]
+    others = [name for name, (common, _) in beginnings.items() if common != request]
+    assert not others, f"these do not begin as send does: {others}"
+    return {"request": request, **{name: own for name, (_, own) in beginnings.items()}}
+
+
+def _split(functions: list[Function]) -> tuple[list[Function], list[Function]]:
+    at = functions.index(LAST_COMMON) + 1
+    return functions[:at], functions[at:]
+
 
 # The page.
 
@@ -292,7 +334,7 @@ def with_tables(page: str, tables: dict[str, str]) -> str:
 
 def tables(folder: Path) -> dict[str, str]:
     """Of each operation on the page."""
-    return {name: table(trace(folder / name)) for name, trace in TRACES.items()}
+    return {name: table(functions) for name, functions in call_lists(folder).items()}
 
 
 if __name__ == "__main__":

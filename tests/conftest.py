@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     long.asked.file = config.getoption("--figures")
     # How long an example takes says how busy the machine is. What must be quick has a benchmark.
     settings.register_profile(
-        "hive", deadline=None, max_examples=long.times(50, 300),
+        "hive", deadline=None, max_examples=long.times(30, 300),
         suppress_health_check=[HealthCheck.too_slow],
     )  # fmt: skip
     settings.load_profile("hive")

@@ -90,5 +90,18 @@ def test_a_curve_is_shown_as_a_picture_and_an_aim_in_the_list_of_aims() -> None:
     assert "![plan](performance/plan.svg)" in section
 
 
+def test_the_aims_of_benchmarks_that_did_not_run_stay() -> None:
+    text = "<!-- figures of the aims -->\n<!-- end -->\n"
+    sends = {"benchmark": "sends", "name": "send", "value": 3, "aim": "below 5", "met": True}
+    for value in (7, 8):
+        moves = {**sends, "benchmark": "moves", "name": "move", "value": value}
+        for row in (sends, moves):
+            text = page.fill_page(text, {"machine": {}, "rows": [row]})
+    rows = [line for line in text.split("<!-- end -->")[0].splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[:2] for row in rows] == [
+        ["| what", "figure"], ["| send", "3"], ["| move", "8"],
+    ]  # fmt: skip
+
+
 def test_the_page_holds_no_place_for_a_benchmark_that_is_gone() -> None:
     assert set(page.names(REPORT.read_text())) <= {*run.KNOWN, "the machine", "the aims"}

@@ -15,8 +15,8 @@ SUFFIXES = frozenset({".py", ".md", ".nix", ".sql", ".toml", ".sh"})
 FOLDERS = ("hive_core", "tests", "docs", "nix", "benchmarks", "examples")
 # R10 asks for several hosts; it is cited where that is said.
 WITHOUT_TEST = frozenset({"R10"})
-_CITED = re.compile(r"\b([TKHQR])(\d{1,2})(?:-\1?(\d{1,2}))?\b")
-_ROW = re.compile(r"\| ([TKHQR]\d+) \| (.+) \| (.*) \|")
+_CITED = re.compile(r"\b([TKHQRZ])(\d{1,2})(?:-\1?(\d{1,2}))?\b")
+_ROW = re.compile(r"\| ([TKHQRZ]\d+) \| (.+) \| (.*) \|")
 _DESIGN_PAGE = re.compile(
     r"\b(RUNTIME|SECURITY|ARCHITECTURE|CONTRACT|ECOSYSTEM|HOSTS)(?: \d|:? [a-z]|\b[.,])"
 )

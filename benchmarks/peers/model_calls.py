@@ -26,6 +26,7 @@ import httpx2
 from fixtures.models import FakeHived
 from typing_extensions import override
 
+KEY: Final = "sk-bench-0f3b1c5d7e9a2b4c6d8e"
 PATH: Final = "/v1/chat/completions"
 AT_ONCE: Final = 16
 SECONDS: Final = 4.0
@@ -84,7 +85,7 @@ class ModelWay:
     def client(self) -> httpx2.AsyncClient:
         transport = httpx2.AsyncHTTPTransport(uds=self.socket or None)
         url = "http://hive" if self.socket else f"http://127.0.0.1:{self.port}"
-        headers = {"authorization": "Bearer sk-bench", "content-type": "application/json"}
+        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
         return httpx2.AsyncClient(transport=transport, base_url=url, headers=headers, timeout=60)
 
     @property
@@ -176,7 +177,9 @@ def litellm(direct: ModelWay, folder: Path) -> Iterator[ModelWay]:
     config.write_text(_LITELLM.format(port=direct.port))
     port = _free_port()
     began = time.perf_counter()
-    with _process([program, "--config", str(config), "--port", str(port)], {}) as process:
+    # It does not start without a key of its own, and by default fetches its prices.
+    more = {"LITELLM_MASTER_KEY": KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    with _process([program, "--config", str(config), "--port", str(port)], more) as process:
         way = ModelWay(port=port, pid=process.pid)
         asyncio.run(_until_it_answers(way))
         way.start = time.perf_counter() - began
@@ -223,7 +226,7 @@ async def rate(way: ModelWay) -> float:
 async def _call_until(way: ModelWay, until: float) -> int:
     reader, writer = await way.connect()
     head = (
-        f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-bench\r\n"
+        f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(REQUEST)}\r\n\r\n"
     ).encode()
     count = 0

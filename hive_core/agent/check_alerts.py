@@ -62,7 +62,7 @@ class CheckAlerts:
                 last = last or CheckState("unknown", _LOST, "", 0.0)
                 known[name] = replace(last, at=0.0, bad=True, question=question)
             elif last is None or last.question != question:
-                self._cancel(question, f"{name} is no longer checked, or was reported twice")
+                self._cancel(question, f"the check {name} was removed, or its alert was sent twice")
 
     def _open_alerts(self) -> Iterator[tuple[str, str]]:
         """The ids of open escalations, by check."""

@@ -92,7 +92,7 @@ class Checks:
         """Set the operator's checks; forget the state of removed checks."""
         self.specs = {row["name"]: CheckSpec.of(row) for row in rows}
         for name in [name for name in self.states if name not in self.specs]:
-            self._alerts.withdraw(self.states[name], f"{name} is no longer checked")
+            self._alerts.withdraw(self.states[name], f"the operator removed the check {name}")
             del self.states[name]
         if self._fresh:
             self._alerts.resume(self.states, self.specs)

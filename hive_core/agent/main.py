@@ -31,6 +31,9 @@ OWN: Final = {
     "call": "Call a method with parameters in JSON.",
     "serve": "Run a command for each message and task; its output is the reply or the result.",
     "session": "Run a model as this agent: mail and tasks become turns, which survive a crash.",
+    "mcp": "Serve the tools of this agent to a CLI, over MCP on standard input and output.",
+    "forward": "Forward loopback TCP ports to Unix sockets, for programs that speak TCP only.",
+    "gate": "Judge a use of a tool by a CLI: its hooks call this before and after each one.",
     "hold": "Keep the container running without doing anything; mail waits.",
     "config": "Clone the configuration of a descendant, to work on it.",
     "tool": "Use a tool: read, list, search or edit files of the workspace, or run a program.",
@@ -104,6 +107,7 @@ def _serve_parser() -> argparse.ArgumentParser:
 def _serve(path: str, arguments: Sequence[str]) -> int:
     # Imported here: the other commands start faster without subprocess and signal.
     from hive_core.agent import serve  # noqa: PLC0415
+    from hive_core.agent.egress_port import open_egress  # noqa: PLC0415
     from hive_core.agent.secret_environment import parse_secrets  # noqa: PLC0415
 
     parser = _serve_parser()
@@ -120,6 +124,7 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
     kinds = frozenset(kind.strip() for kind in options.kinds.split(",") if kind.strip())
     if not kinds:
         parser.error("--kinds must name a kind: message, task, notice, or a kind of notice")
+    open_egress(os.environ)
     work = serve.ServedCommand(
         command, options.lease, options.timeout, parallel=options.parallel,
         environment=dict(os.environ), kinds=kinds, secrets=secrets,
@@ -128,9 +133,24 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
 
 
 def _session(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent.egress_port import open_egress  # noqa: PLC0415
     from hive_core.agent.session import main as session_main  # noqa: PLC0415
 
+    open_egress(os.environ)
     return session_main.run_session(path, arguments)
+
+
+def _ask_child(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent.session.subagents import ask  # noqa: PLC0415
+
+    return ask.run_child(path, arguments)
+
+
+def _mcp(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import mcp  # noqa: PLC0415
+
+    argparse.ArgumentParser("hive-agent mcp", description=OWN["mcp"]).parse_args(arguments)
+    mcp.run_mcp(path)
 
 
 def _hold(_path: str, _arguments: Sequence[str]) -> int:
@@ -196,6 +216,18 @@ def _artifact(path: str, arguments: Sequence[str]) -> int:
     return artifacts.artifact(path, arguments)
 
 
+def _gate(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import gate  # noqa: PLC0415
+
+    return gate.run_gate(path, arguments)
+
+
+def _forward(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import forward  # noqa: PLC0415
+
+    forward.run_forward(path, arguments)
+
+
 def _help(path: str, arguments: Sequence[str]) -> int:
     """`help` shows the common commands, `help --all` every one, `help COMMAND` that command."""
     from hive_core.agent.overview import common_commands, overview  # noqa: PLC0415
@@ -220,8 +252,8 @@ def _version(_path: str, arguments: Sequence[str]) -> int:
 
 
 _COMMANDS: Final = {
-    "serve": _serve, "session": _session, "hold": _hold, "attend": _attend,
-    "worker": _built_in_agent("worker"),
+    "serve": _serve, "session": _session, "mcp": _mcp, "hold": _hold, "attend": _attend,
+    "forward": _forward, "gate": _gate, "worker": _built_in_agent("worker"),
     "lead": _built_in_agent("lead"), "queen": _built_in_agent("queen"), "maid": _maid,
     "call": _call, "config": _config, "tool": _tool, "prompt": _prompt, "exchange": _exchange,
     "artifact": _artifact, "version": _version, "--version": _version,
@@ -237,6 +269,8 @@ def run(arguments: Sequence[str], path: str) -> int:
         from hive_core.agent import crash_report  # noqa: PLC0415 - only these have threads
 
         crash_report.report_threads("hive-agent")
+    if name == "ask" and "--child" in rest:  # without it: the operation
+        return _ask_child(path, rest)
     if name in _COMMANDS:
         return _COMMANDS[name](path, rest)
     operation = catalog.load().get({**HIDDEN, **SHORT}.get(name, name))

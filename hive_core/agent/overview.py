@@ -13,8 +13,8 @@ SECTIONS: Final = {
     "Agents": "whoami list_agents get_worker_status spawn start stop restart kill sleep resume"
     " update move destroy wait_child survey reap_zombies list_roles get_logs quarantine",
     "Mail": "send recv ack nack list_messages wait_reply inject_message wake exchange serve hold",
-    "Questions": "ask answer get_question list_questions relay_question cancel_question escalate"
-    " remind list_reminders cancel_reminder loose_ends",
+    "Questions": "ask ask_user answer get_question list_questions relay_question cancel_question"
+    " escalate remind list_reminders cancel_reminder loose_ends",
     "Tasks": "assign_task spawn_agent_and_assign_task get_task list_tasks watch_task"
     " begin_task report_progress finish_task cancel_task resume_task fund_task stop_work",
     "Plans": "create_plan update_plan_step get_plan list_plans approve_plan reject_plan",
@@ -26,19 +26,26 @@ SECTIONS: Final = {
     " close_pipe",
     "Artifacts": "artifact store_artifact begin_artifact append_artifact get_artifact"
     " list_artifacts delete_artifact",
-    "Tools": "tool list_tools list_toolset use_tool end_tool prompt get_prompts",
+    "Tools": "tool mcp gate list_tools list_toolset use_tool end_tool prompt get_prompts",
     "Budgets": "get_usage report_usage allocate_budget",
-    "Models": "list_models",
+    "Models": "list_models forward",
     "Configuration": "config init_config request_apply_commit request_update_meta_inputs"
-    " get_approval list_approvals history watch_config get_definition list_definitions",
+    " get_approval list_approvals history watch_config get_definition list_definitions"
+    " list_credentials report_expired_credential",
     "State and events of an agent": "keep_snapshot get_snapshot note_event hello report_activity",
     "Turns of a session": "list_turns watch_turn stream_turn keep_turn",
+    "Sub-agents": "open_subagent close_subagent list_subagents",
+    "Phases of a queen": "get_phase run_agent_with_input stop_worker switch_to_reviewing"
+    " create_colony get_colony",
     "Jobs": "get_job list_jobs wait_job",
     "Agents that come with hive": "worker lead queen maid attend session",
     "Other": "call version",
 }
 OPERATOR: Final = "the operator"
-PROXY: Final = "hive-model, the service that calls models for agents"
+SERVICES: Final = frozenset({
+    "hive-model, the service that calls models for agents",
+    "hive-egress, the service that connects agents to the internet",
+})  # fmt: skip
 _WIDTH: Final = 98
 
 
@@ -58,8 +65,8 @@ def overview(catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str]
         also = f" Also `{shorts[entry.name]}`." if entry.name in shorts else ""
         texts[entry.name] = entry.summary + also
     apart = [entry.name for entry in catalog if entry.entry.get("who") == OPERATOR]
-    # Operations of the host's own service are of no use to a program in a container.
-    hidden = {entry.name for entry in catalog if entry.entry.get("who") == PROXY}
+    # Operations of the host's own services are of no use to a program in a container.
+    hidden = {entry.name for entry in catalog if entry.entry.get("who") in SERVICES}
     placed = {*apart, *hidden, *(name for names in SECTIONS.values() for name in names.split())}
     more = " ".join(sorted(set(texts) - placed))
     for heading, names in {**SECTIONS, "More": more}.items():

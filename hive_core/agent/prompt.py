@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.agent import output
-from hive_core.agent.prompt_context import prompt_context
+from hive_core.agent.prompt_context import prompt_context, state_folder
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.log import MAIN, NAME
 from hive_core.agent.session.records import read_records
@@ -32,7 +32,7 @@ _UID: Final = 1000
 def run_prompt(path: str, arguments: Sequence[str]) -> int:
     """Write the bytes to standard output, and the digest to standard error."""
     options = _parser().parse_args(arguments)
-    state = options.state or _state_folder()
+    state = options.state or state_folder()
     if options.new:
         workspace = Path(os.environ.get("HIVE_WORKSPACE") or state / "work")
         with Link(path) as link:
@@ -71,7 +71,8 @@ def logged_prompt(folder: Path, conversation: str) -> bytes:
         raise NotFound(
             f"no conversation {conversation} in {folder}; --new prints the prompt of a new one"
         ) from None
-    texts = [record.get("text") for record in read_records(data).records if record["t"] == "system"]
+    systems = (record for record in read_records(data).records if record["t"] == "system")
+    texts = [record["text"] for record in systems if record.get("text")]
     if not texts:
         raise NotFound(f"the conversation {conversation} has no system prompt yet; use --new")
     return str(texts[-1]).encode(errors="replace")
@@ -100,9 +101,3 @@ def _render(context: dict[str, object]) -> bytes:
 
 def _source() -> str:
     return str(Path(__file__).parents[2])
-
-
-def _state_folder() -> Path:
-    if place := os.environ.get("HIVE_STATE"):
-        return Path(place)
-    return Path("/agents", os.environ.get("HIVE_NAME", "-"), "state")

@@ -6,6 +6,7 @@ bounded: it is sent to the runtime as one line.
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ PROMPT_MOST: Final = 64 << 10
 PROMPTS_MOST: Final = 128 << 10
 _NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _DEFINITION: Final = "definition"
+SKILLS: Final = "skills"
 # The instructions of a configuration that no one has written yet.
 _SEED: Final = Path(__file__).parents[1] / "seed" / "host"
 _KEYS: Final[Mapping[str, object]] = {
@@ -50,7 +52,18 @@ def prompt_context(
         "tools": {name: name for name in names if name != READ_SKILL or sources["skills"]},
         "workspace": str(workspace),
         **sources,
+        **phase_values(link, str(toolset.get("phase") or "")),
     }
+
+
+def phase_values(link: Link, phase: str) -> dict[str, object]:
+    """What the prompt of a queen says about her phase; nothing for other agents."""
+    if not phase:
+        return {}
+    view = link.ask("get_phase")
+    return {
+        "phase": phase, "persona": view.get("persona") or "", "colony": view.get("colony") or {},
+    }  # fmt: skip
 
 
 def prompt_sources(link: Link, state: Path, config: Path | None = None) -> dict[str, object]:
@@ -61,7 +74,7 @@ def prompt_sources(link: Link, state: Path, config: Path | None = None) -> dict[
     return {
         "instructions": _instructions(config / harness["instructions"]),
         "definition": _text(state / _DEFINITION, INSTRUCTIONS_MOST),
-        "skills": skills.catalog(config / harness["skills"]),
+        "skills": skills.catalog(config / harness["skills"], state / SKILLS),
         "deployed": _override_texts(config / harness["prompts"]),
         "operator": operator if isinstance(operator, dict) else {},
     }
@@ -76,6 +89,30 @@ def skills_folder() -> Path:
     """The folder of the agent's skills, in its deployed configuration."""
     config = config_folder()
     return config / harness_settings(config)["skills"]
+
+
+def skills_folders() -> tuple[Path, Path]:
+    """The folders of the agent's skills: of its deployed configuration, and as a colony."""
+    return skills_folder(), state_folder() / SKILLS
+
+
+def state_folder() -> Path:
+    """The folder of the agent's state."""
+    if place := os.environ.get("HIVE_STATE"):
+        return Path(place)
+    return Path("/agents", os.environ.get("HIVE_NAME", "-"), "state")
+
+
+def save_skill(state: Path, text: str) -> None:
+    """Install the skill of a colony: files of the session's user, which tools may only read."""
+    head, _, body = text.partition("\n")
+    name = skills.check_name(str(json.loads(head)["name"]))
+    folder = state / SKILLS / name
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    spare = folder / f".{skills.FILE}.new"
+    spare.write_text(body, encoding="utf-8")
+    spare.chmod(0o644)
+    spare.replace(folder / skills.FILE)
 
 
 def save_definition(state: Path, text: str) -> None:

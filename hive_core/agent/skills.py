@@ -22,32 +22,46 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
 _LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]*(.*)")
 
 
-def catalog(folder: Path) -> list[dict[str, str]]:
-    """Name and description of each skill in the folder, by name; others are passed over."""
-    return list(_rows(folder))
+def catalog(*folders: Path) -> list[dict[str, str]]:
+    """Name and description of each skill in the folders, by name; others are passed over.
+
+    Of two skills of one name the first counts.
+    """
+    rows: dict[str, dict[str, str]] = {}
+    for folder in folders:
+        for row in _rows(folder):
+            rows.setdefault(row["name"], row)
+    return [rows[name] for name in sorted(rows)]
 
 
-def read_skill(folder: Path, name: str) -> str:
-    """The instructions of one skill, without its front matter."""
+def check_name(name: str) -> str:
+    """The name, if it can be that of a skill; InvalidArgument."""
     if not _NAME.fullmatch(name):
         raise InvalidArgument(f"{name[:64]!r} is not the name of a skill", field="name")
-    if not any(row["name"] == name for row in _rows(folder)):
-        names = ", ".join(row["name"] for row in _rows(folder)) or "none"
-        raise NotFound(f"no skill {name}; there are: {names}")
-    return _split((folder / name / FILE).read_bytes())[1]
+    return name
+
+
+def read_skill(name: str, *folders: Path) -> str:
+    """The instructions of one skill, without its front matter."""
+    check_name(name)
+    for folder in folders:
+        if any(row["name"] == name for row in _rows(folder)):
+            return split_front_matter((folder / name / FILE).read_bytes())[1]
+    names = ", ".join(row["name"] for row in catalog(*folders)) or "none"
+    raise NotFound(f"no skill {name}; there are: {names}")
 
 
 def _rows(folder: Path) -> Iterator[dict[str, str]]:
     places = sorted(folder.glob(f"*/{FILE}"))
     for place in places[:SKILLS_MOST]:
         name = place.parent.name
-        fields, _ = _split(place.read_bytes()[:BODY_MOST])
+        fields, _ = split_front_matter(place.read_bytes()[:BODY_MOST])
         description = fields.get("description", "")
         if _NAME.fullmatch(name) and fields.get("name", name) == name and description:
             yield {"name": name, "description": description[:DESCRIPTION_MOST]}
 
 
-def _split(data: bytes) -> tuple[dict[str, str], str]:
+def split_front_matter(data: bytes) -> tuple[dict[str, str], str]:
     """The fields of the front matter, and the text after it."""
     text = data[:BODY_MOST].decode(errors="replace").replace("\r\n", "\n")
     if not text.startswith("---\n"):

@@ -12,6 +12,7 @@ from hive_core.errors import StorageFull
 from hive_core.ledger.audit.event_json import Form, form
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.subagent import split_address
 from hive_core.model.wire.record import OPERATOR
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def call_entry(
     """The entry for one call. The operator's uid names the person for whom the operator acts."""
     operation, target, rule, reason = judged
     party = ""
-    fields: dict[str, object] = {"caller_name": call.caller, **extra}
+    fields: dict[str, object] = {"caller_name": call.address, **extra}
+    if call.sub is not None:
+        fields["sub"] = call.sub.id
     if target:
         spec = call.hive.specs.get(target)
         party = spec.id if spec else target[:_NAMED]
@@ -56,18 +59,21 @@ def call_entry(
 
 def rejected_peer_entry(party: str, uid: int, hive: Hive, now: float) -> AuditEntry:
     """The entry for a peer outside of the uid range of its socket (attacks 33 and 34)."""
+    agent, sub = split_address(party)
+    fields = {"uid": uid, "target_name": hive.names.get(agent, "")}
+    whose = f"sub-agent {sub}" if sub else "this agent"
     return AuditEntry(
         kind=REFUSED,
         caller=f"uid:{uid}",
         operation=CONNECT,
-        target=party,
+        target=agent,
         allowed=False,
         rule="uid range",
-        reason=f"uid {uid} is not of this agent's range",
+        reason=f"uid {uid} is not one of {whose}",
         commit=hive.commit,
         request="",
         now=now,
-        fields={"uid": uid, "target_name": hive.names.get(party, "")},
+        fields={**fields, "sub": sub} if sub else fields,
     )
 
 
@@ -131,7 +137,7 @@ class Audit:
     ) -> None:
         """Record an effect. A repeated call has the same line except for request and time."""
         call, decision = case.call, case.decision
-        if fields or call.uuid == OPERATOR:
+        if fields or call.uuid == OPERATOR or call.sub is not None:
             self.write(call_entry(kind, call, case.judgement, commit, fields))
             return
         target = case.target

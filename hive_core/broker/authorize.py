@@ -7,17 +7,27 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.broker.quarantine import quarantine_denial
+from hive_core.broker.subagents import subagent_decision
 from hive_core.errors import HiveError, NotAllowed, NotFound
+from hive_core.model.agents.agent import Profile
 from hive_core.model.wire.record import OPERATOR
 from hive_core.policy.algebra import HIDDEN, NO_CONTEXT, AuthzContext, Decision
 from hive_core.policy.decide import decide
+from hive_core.policy.phase_guard import phase_denial
 
 _NAMED = 64
+_QUEEN = Profile.QUEEN  # access to an enum member is slow
 NO_SUCH_THING: Final = Decision.denial("visible", "there is no such thing", visible=False)
 
 
-def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None, Decision]:
-    """The target of the call, a name that may not exist, and the decision."""
+def judge(
+    call: Call, operation: Operation, params: Params, *, in_phase: bool = True
+) -> tuple[str | None, Decision]:
+    """The target of the call, a name that may not exist, and the decision.
+
+    `in_phase`: the phase of a queen bounds her own calls (row Q4). What the daemon goes on with for
+    her was judged when she began it.
+    """
     if operation.whose is not None:
         target = operation.whose.find(call, params)
         if target is None:
@@ -32,9 +42,16 @@ def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None,
         context = AuthzContext(None, facts)
     if operation.second is not None:
         context = AuthzContext(getattr(params, operation.second) or None, context.facts)
-    decision = decide(operation.allow, call.hive, call.caller, target, context)
+    seldom = call.sub is not None or (target is not None and "/" in target)
+    decision = subagent_decision(call, operation, target) if seldom else None
+    decision = decision or decide(operation.allow, call.hive, call.caller, target, context)
     if decision.allowed and call.ledger.quarantines.agents:  # seldom
         decision = quarantine_denial(call, operation) or decision
+    specs = call.hive.specs  # no method is called here: this runs for each call
+    spec = specs[call.caller] if in_phase and call.caller in specs else None
+    if spec is not None and spec.profile is _QUEEN and spec.has_phases and decision.allowed:
+        phase = call.ledger.phases.get(call.uuid).phase
+        decision = phase_denial(phase, operation.name, operation.action) or decision
     return target, decision
 
 

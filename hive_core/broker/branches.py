@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hive_core.model.agents.hive import Hive, branch_top
+from hive_core.model.agents.subagent import split_address
 from hive_core.model.wire.record import DAEMON, OPERATOR
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def branch_in(hive: Hive, party: str, parent: Callable[[str], str | None]) -> st
 
     A destroyed agent belongs to the branch of its former parent.
     """
-    above: str | None = party
+    above: str | None = split_address(party)[0]
     while above is not None:
         if (name := hive.name(above)) is not None:
             return branch_top(hive, name)

@@ -15,9 +15,10 @@ from hive_core.errors import Internal
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import Cpu, Machine, State
 from hive_core.model.agents.model_catalog import ModelCatalog
+from hive_core.model.agents.subagent import SubAgent, address
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.artifact import Content, UploadLimits
-from hive_core.ports import Contents, GitServer, Journal, Vault
+from hive_core.ports import Contents, GitServer, Journal, SubAgentSockets, Vault
 
 if TYPE_CHECKING:
     from hive_core.ledger.core.ledger import Ledger
@@ -185,10 +186,22 @@ class Call:
     models: ModelCatalog = field(default_factory=ModelCatalog)
     prompts: Mapping[str, str] = field(default_factory=dict)
     """The operator's own prompts, by file name."""
+    sub: SubAgent | None = None
+    """The sub-agent of the caller whose socket it is; None: the caller itself."""
 
     @property
     def by_operator(self) -> bool:
         return self.uuid == OPERATOR
+
+    @property
+    def party(self) -> str:
+        """The owner of the caller's inbox: its UUID, or `UUID/ID` of a sub-agent."""
+        return self.uuid if self.sub is None else self.sub.party
+
+    @property
+    def address(self) -> str:
+        """The name of the caller, or `NAME/ID` of a sub-agent."""
+        return self.caller if self.sub is None else address(self.caller, self.sub.id)
 
     def notify(self, *topics: str) -> None:
         """Touch topics such as `inbox:<uuid>`: after COMMIT the calls that wait for one run again.
@@ -211,6 +224,9 @@ class SlowReadSources(Protocol):
 
     @property
     def journal(self) -> Journal: ...
+
+    @property
+    def subagent_sockets(self) -> SubAgentSockets: ...
 
     async def fresh_plan(self) -> ReconcilePlan:
         """What the next pass would do, after a look at the whole host."""

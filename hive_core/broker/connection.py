@@ -10,6 +10,7 @@ from typing import Protocol
 from hive_core.broker.call import Ready, SlowReadSources
 from hive_core.broker.operation import Operation, Params, Result
 from hive_core.errors import BadFrame, HiveError
+from hive_core.model.agents.subagent import address
 
 SlowRead = Callable[[SlowReadSources], Awaitable[Result]]
 Send = Callable[[bytes, bool], None]
@@ -86,17 +87,19 @@ class PendingCall:
 class ClientConnection:
     """One connection: who calls, what was asked in order, and what is to be written.
 
-    `party` is the UUID text of the agent whose socket this is, or `operator`. `send` takes the
-    bytes of a batch, and whether to close after them.
+    `party` is the UUID text of the agent whose socket this is, or `operator`; `sub`: the id of its
+    sub-agent whose socket it is, or empty. `send` takes the bytes of a batch, and whether to close
+    after them.
     """
 
     __slots__ = (
-        "busy", "bytes_held", "calls", "closing", "frames", "full", "out", "party", "send", "uid",
-        "unpark", "write_blocked",
+        "busy", "bytes_held", "calls", "closing", "frames", "full", "out", "party", "send", "sub",
+        "uid", "unpark", "write_blocked",
     )  # fmt: skip
 
-    def __init__(self, party: str, uid: int, send: Send) -> None:
+    def __init__(self, party: str, uid: int, send: Send, sub: str = "") -> None:
         self.party = party
+        self.sub = sub
         self.uid = uid
         self.send = send
         # Frames are read a few at a time: many small ones must not hold up the others.
@@ -114,6 +117,11 @@ class ClientConnection:
         # Bytes of the frames that came and are not answered; while it is full nothing is read.
         self.bytes_held = 0
         self.full = False
+
+    @property
+    def caller(self) -> str:
+        """The caller whose socket it is: its party, or `UUID/ID` of the sub-agent."""
+        return address(self.party, self.sub) if self.sub else self.party
 
     def forget(self) -> None:
         """Forget all calls, as the peer has closed the connection."""

@@ -34,7 +34,7 @@ def call_as(call: Call, party: str, operation: str, params: Mapping[str, object]
         where = ".".join(map(str, first["loc"]))
         raise InvalidArgument(f"{where}: {first['msg']}", field=where) from error
     their_call = replace(call, caller=name, uuid=party, uid=-1, more=False)
-    target, decision = judge(their_call, declared, parsed)
+    target, decision = judge(their_call, declared, parsed, in_phase=False)
     if not decision.allowed:
         raise refusal(declared, parsed, target, decision)
     return declared.handler(their_call, parsed)

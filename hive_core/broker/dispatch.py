@@ -28,13 +28,22 @@ from hive_core.broker.outcome import (
 )
 from hive_core.broker.rate_limit import RateLimiter
 from hive_core.broker.storage_limits import StorageLimiter
+from hive_core.broker.subagents import require_subagent
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
 from hive_core.model.agents.model_catalog import ModelCatalog
-from hive_core.model.wire.record import DAEMON, MODEL, MODEL_CALLER, OPERATOR
+from hive_core.model.wire.record import (
+    DAEMON,
+    EGRESS,
+    EGRESS_CALLER,
+    MODEL,
+    MODEL_CALLER,
+    OPERATOR,
+)
 from hive_core.policy.algebra import Decision
 
 # hive-model limits the calls of each agent itself.
-_UNLIMITED = frozenset({OPERATOR, MODEL})
+_SERVICES = {MODEL: MODEL_CALLER, EGRESS: EGRESS_CALLER}
+_UNLIMITED = frozenset({OPERATOR, *_SERVICES})
 log = logging.getLogger(__name__)
 
 
@@ -86,7 +95,7 @@ class Dispatch:
         """What the daemon does by itself: it needs no permission, and the rest is as above."""
         operation = unlisted_operation(name, lambda call, _: handler(call))
         pending = PendingCall(ClientConnection(DAEMON, -1, _discard_reply))
-        call = self._call(batch, DAEMON, DAEMON, -1, more=False)
+        call = self._call(batch, DAEMON, pending.connection, more=False)
         granted = Decision(allowed=True, rule=DAEMON, reason="")
         case = AuthorizedCall(pending, batch, call, operation, operation.params(), None, granted)
         with batch.guard:
@@ -103,10 +112,10 @@ class Dispatch:
         connection = pending.connection
         party = name = connection.party
         if party != OPERATOR:
-            name = MODEL_CALLER if party == MODEL else batch.hive.names.get(party, "")
+            name = _SERVICES.get(party) or batch.hive.names.get(party, "")
             if not name:
                 raise NotFound("the caller was destroyed")
-        call = self._call(batch, name, party, connection.uid, more=pending.streams)
+        call = self._call(batch, name, connection, more=pending.streams)
         key = getattr(params, "idempotency_key", None) if operation.is_remembered else None
         if key is not None:
             stored = idempotency.first_result(call, operation, params, key)
@@ -123,14 +132,19 @@ class Dispatch:
             self._check_limits(case)
         return case if pending.ready is None else _with_read_result(case)
 
-    def _call(self, batch: CallBatch, name: str, party: str, uid: int, *, more: bool) -> Call:
-        """A call of the party on the snapshot of this moment."""
+    def _call(
+        self, batch: CallBatch, name: str, connection: ClientConnection, *, more: bool
+    ) -> Call:
+        """A call of the party, or of its sub-agent, on the snapshot of this moment."""
         services = self._services
         self._number += 1
+        party, sub = connection.party, connection.sub
+        subagents, now = services.ledger.subagents, batch.now
         return Call(
             name, party, f"{self._prefix}-{self._number:x}", batch.now, batch.hive, services.ledger,
-            services.settings, services.states, batch.topics, more, uid, services.vault,
+            services.settings, services.states, batch.topics, more, connection.uid, services.vault,
             services.contents, None, services.git, self._models, services.prompts,
+            require_subagent(subagents, party, sub, now) if sub else None,
         )  # fmt: skip
 
     def _outcome_without_handler(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:

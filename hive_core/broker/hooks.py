@@ -83,6 +83,23 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchEnded:
+    """All tasks of a batch have ended; `state` is its final state."""
+
+    id: str
+    owner: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHandedBack:
+    """A begun task is queued again: its agent ended, and another attempt follows."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionSettled:
     """A question or an escalation has ended; `question` is its final state."""
 
@@ -105,6 +122,8 @@ Event = (
     | MessageArrived
     | MessageGivenUp
     | TaskEnded
+    | BatchEnded
+    | TaskHandedBack
     | QuestionSettled
     | CallRefused
 )
@@ -116,6 +135,8 @@ E = TypeVar(
     MessageArrived,
     MessageGivenUp,
     TaskEnded,
+    BatchEnded,
+    TaskHandedBack,
     QuestionSettled,
     CallRefused,
 )

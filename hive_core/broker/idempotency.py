@@ -15,7 +15,7 @@ _MANNER = {"idempotency_key", "wait"}
 
 def first_result(call: Call, operation: Operation, params: Params, key: str) -> bytes | None:
     """The stored result as JSON; None for a new key; Conflict for a key of another call."""
-    stored = call.ledger.keys.lookup(call.uuid, key)
+    stored = call.ledger.keys.lookup(call.uuid, _key_of(call, key))
     if stored is None:
         return None
     if (stored.operation, stored.digest) != (operation.name, _digest(params)):
@@ -27,7 +27,12 @@ def first_result(call: Call, operation: Operation, params: Params, key: str) -> 
 def store_result(call: Call, operation: Operation, params: Params, key: str, text: bytes) -> None:
     """Remember a success, in the savepoint of its effect."""
     stored = StoredResult(_digest(params), operation.name, text.decode())
-    call.ledger.keys.store(call.uuid, key, stored, call.now)
+    call.ledger.keys.store(call.uuid, _key_of(call, key), stored, call.now)
+
+
+def _key_of(call: Call, key: str) -> str:
+    """The key as it is stored: a sub-agent does not get results of its agent or of another one."""
+    return key if call.sub is None else f"{call.sub.id}/{key}"
 
 
 def _digest(params: Params) -> str:

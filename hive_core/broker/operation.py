@@ -100,6 +100,9 @@ class Operation:
     An operation with `after` in its params and `next` in its result streams; `streams=True`
     declares that for an operation that is called again with the same params. An `urgent`
     operation may use the ballast when the disk is full.
+    For programs that ask before a call: a `destructive` operation ends, replaces or removes
+    something; an `idempotent` one has no further effect when it is called again with the same
+    params; an `open_world` one reaches something outside the hive.
     """
 
     name: str
@@ -120,12 +123,25 @@ class Operation:
     shares: Mapping[str, str] = field(default_factory=dict)
     streams: bool = False
     urgent: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    open_world: bool = False
 
     @cached_property
     def awaits(self) -> bool:
         """Whether the broker can answer it after its job has ended: `wait` is in seconds."""
         wait = self.params.model_fields.get("wait")
         return wait is not None and wait.annotation is float and "job" in self.result.model_fields
+
+    @property
+    def is_destructive(self) -> bool:
+        """Whether it may end, replace or remove something."""
+        return self.mutates and (self.destructive or self.action in _DESTRUCTIVE)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a second call with the same params has no further effect."""
+        return self.idempotent or not self.mutates
 
     @property
     def method(self) -> str:
@@ -147,6 +163,8 @@ class Operation:
         return _VERBS.get(self.name) or self.name.replace("_", " ")
 
 
+# What these do ends something, whatever an operation with such an action is called.
+_DESTRUCTIVE: Final = frozenset[Action]({"stop", "destroy", "move"})
 # Of operations that are named for what they return.
 _VERBS = {"history": "show the history", "loose_ends": "list the loose ends"}
 REGISTRY: dict[str, Operation] = {}
@@ -172,6 +190,9 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     shares: Mapping[str, str] = NOTHING_SHARED,
     streams: bool = False,
     urgent: bool = False,
+    destructive: bool = False,
+    idempotent: bool = False,
+    open_world: bool = False,
     into: dict[str, Operation] = REGISTRY,
 ) -> Callable[[Handler[P]], Handler[P]]:
     """Declare a handler `(call, params) -> outcome` as an operation under its own name.
@@ -186,7 +207,8 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
         declared = replace(
             _bare(handler, action, guard_by_role(action, allow)),
             target=target, second=second, preposition=preposition, facts=facts, whose=whose,
-            aliases=aliases, shares=shares, urgent=urgent,
+            aliases=aliases, shares=shares, urgent=urgent, destructive=destructive,
+            idempotent=idempotent, open_world=open_world,
         )  # fmt: skip
         if streams:
             declared = replace(declared, streams=True)

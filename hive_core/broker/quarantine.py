@@ -6,6 +6,7 @@ new agents, configurations, artifacts, tools, reports. They still read, receive,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from hive_core.broker.call import Call
@@ -15,11 +16,12 @@ from hive_core.model.agents.roles import Action
 from hive_core.policy.algebra import Decision
 
 RULE: Final = "quarantine"
+TOPIC: Final = "quarantine"  # touched when a quarantine begins or ends
 HELD_ACTIONS: Final = frozenset[Action](
     {"send", "escalate", "spawn", "assign", "schedule", "configure", "write_artifact"}
 )
 # Of the action `work`.
-HELD_WORK: Final = frozenset({"use_tool", "finish_task", "create_plan"})
+HELD_WORK: Final = frozenset({"use_tool", "finish_task", "create_plan", "open_subagent"})
 # Of the held actions, but they only end something or stay with the agent itself.
 FREE: Final = frozenset({
     "close_pipe", "close_queue", "cancel_question", "cancel_reminder", "remove_trigger",
@@ -35,7 +37,11 @@ def is_held(operation: Operation) -> bool:
 
 def quarantine_holder(call: Call, uuid: str, hive: Hive | None = None) -> str:
     """The agent whose quarantine holds this one: itself or the nearest above; empty: none does."""
-    agents, hive = call.ledger.quarantines.agents, hive or call.hive
+    return holder_above(call.ledger.quarantines.agents, hive or call.hive, uuid)
+
+
+def holder_above(agents: Collection[str], hive: Hive, uuid: str) -> str:
+    """The same where `agents` are in quarantine."""
     name = hive.name(uuid) if agents else None
     if name is None:
         return ""

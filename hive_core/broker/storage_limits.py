@@ -18,8 +18,9 @@ from hive_core.model.agents.hive import branch_top
 
 # Operations that store bytes. A test asks a reason of each other operation with a text.
 BRINGS: Final = frozenset({
-    "ask", "assign_task", "create_plan", "escalate", "inject_message", "keep_turn", "note_event",
-    "publish", "put", "remind", "run_parallel_workers", "send", "set_trigger", "spawn",
+    "ask", "ask_user", "assign_task", "create_colony", "create_plan", "escalate", "inject_message",
+    "keep_turn", "note_event", "publish", "put", "remind", "report_expired_credential",
+    "run_agent_with_input", "run_parallel_workers", "send", "set_trigger", "spawn",
     "spawn_agent_and_assign_task", "wait_for", "wake", "write_pipe",
 })  # fmt: skip
 # Of a ledger that is half full or more, one branch has an eighth at most.

@@ -54,7 +54,8 @@ COMMANDS: Final = {
     "definition": "agents.definitions", "prompt": "config.prompts",
     "metrics": "host.metrics", "cost": "work.budgets", "budget": "work.budgets",
     "completion": "core.completion", "help": "core.help", "version": "core.help",
-    "quarantine": "agents.quarantine", "model": "config.models",
+    "quarantine": "agents.quarantine", "model": "config.models", "phase": "agents.phases",
+    "runtime": "host.runtime",
 }  # fmt: skip
 # Names that work but are not in the help: those of other programs, and of older releases.
 UNLISTED: Final = {
@@ -72,12 +73,13 @@ COMMON: Final = "status todo tree agent start stop logs chat task approval"
 SECTIONS: Final = {
     "What is going on": "status todo tree top survey events logs cost doctor",
     "Agents": "agent declare start stop restart kill sleep resume update move destroy restore reap"
-    " shell cp session",
+    " shell cp session phase",
     "Messages": "chat send inbox question escalation remind reminder queue publish",
     "Work": "task turn plan trigger artifact budget wait",
     "Configuration and rights": "approval history rollback config definition prompt role tool why"
     " cap allow disallow secret quarantine model",
-    "The host": "setup teardown migrate converge gc metrics meta call completion help version",
+    "The host": "setup teardown migrate converge gc metrics meta call completion runtime help"
+    " version",
 }
 _MORE: Final = """
 `hive help --all` lists all commands, `hive help COMMAND` describes one. `hive setup` makes this

@@ -195,6 +195,8 @@ class StartUnit(_OfUnit):
     command: Annotated[tuple[str, ...], command]
     patience: Annotated[int, between(1, 2**32)]  # milliseconds until it must be up
     system: System | None = None  # what the `nix` image runs, and no other
+    # The CLI that runs its model, where the host has it.
+    cli: Annotated[str, matcher("claude|codex|opencode", "is no CLI")] | None = None
 
 
 class StopUnit(_OfUnit):

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 from uuid import UUID, uuid5
 
+from hive_core.model.agents.agent import CLIS
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Machine
 from hive_core.model.config.settings import HOST_IMAGE, NIX_IMAGE
 from hive_core.plan.actions import (
@@ -299,5 +300,6 @@ class AgentSteps:
             base=base, slice=place.slice, limits=place.limits, image=place.image,
             boot=place.spec.boot, parent=place.parent, command=place.spec.program,
             system=place.spec.system if place.image == NIX_IMAGE else None,
+            cli=place.spec.runtime if place.spec.runtime in CLIS else None,
             patience=max(1, round(1000 * self.desired.settings.grace.start)),
         )  # fmt: skip

@@ -20,10 +20,10 @@ from hive_core.model.config.settings import NIX_IMAGE
 # Fields of the spec: those that a deploy may change, that apply at the start only, that name files.
 FIELDS: Final = (
     "config", "nar", "system", "capabilities", "limits", "command", "boot", "harness", "runtime",
-    "model",
+    "model", "egress",
 )  # fmt: skip
 # Those that `[request]` sets one by one.
-_PLAIN: Final = ("command", "boot", "harness", "runtime", "model")
+_PLAIN: Final = ("command", "boot", "harness", "runtime", "model", "egress")
 _AT_START: Final = ("image", "boot", "command", "runtime", "model")
 _LIVE_LIMITS: Final = frozenset({"disk", "inodes"})  # the kernel's quota; the unit has the others
 _CONTENT: Final = ("config", "nar", "system")

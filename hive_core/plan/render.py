@@ -28,6 +28,7 @@ class HostFacts(NamedTuple):
     tun: bool = False  # systemd-nspawn 257 opens /dev/net/tun for every user namespace
     path: str = "/usr/sbin:/usr/bin"  # systemd's default does not work on NixOS
     runtime: str = ""  # the directory of what a session imports, if it is installed
+    clis: tuple[str, ...] = ()  # the directories of the CLIs that are installed
 
 
 def read_list(file: str, **fields: object) -> list[str]:
@@ -86,6 +87,7 @@ def agent_argv(host: HostFacts, action: StartUnit) -> list[str]:
     argv = [*_container(uuid, action.base, action.name), *(f"--bind-ro={part}" for part in shared)]
     argv += read_list("agent.flags", package=host.package, uuid=uuid, seed=NIX if nix else "host")
     argv += [f"--bind-ro={host.runtime}:/opt/hive/runtime"] if host.runtime else []
+    argv += [f"--bind-ro={at}:/opt/hive/clis" for at in host.clis if at.endswith(f"/{action.cli}")]
     variables = {"NAME": action.name, "PARENT": action.parent, "SYSTEM": action.system}
     environment = [f"setenv=HIVE_{key}={value}" for key, value in variables.items() if value]
     if not (action.boot or nix):

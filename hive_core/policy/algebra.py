@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from hive_core.model.agents.hive import Hive
 from hive_core.policy.relationship import (
+    FROM_EGRESS,
     FROM_MODEL,
     NOBODY,
     RELATIONSHIPS,
@@ -108,9 +109,14 @@ UNKNOWN_CALLER: Final = Decision.denial("known caller", "the caller is not an ag
 HIDDEN: Final = Decision.denial("visible", "no such agent", visible=False)
 _BEFORE_ANY_RULE: Final = {NOBODY: UNKNOWN_CALLER, UNSEEN: HIDDEN}
 REPLY: Final = "reply"
-# No other rule allows hive-model anything.
 MODEL_RULE: Final = "model"
-_ONLY_METERING: Final = "hive-model may only account for calls of models"
+EGRESS_RULE: Final = "egress"
+# No other rule allows these services anything: the rule, and why others do not.
+_OF_SERVICES: Final = {
+    FROM_MODEL: (MODEL_RULE, "hive-model may only account for calls of models"),
+    FROM_EGRESS: (EGRESS_RULE, "hive-egress may only ask about connections and report them"),
+}
+_EVERY_RULE: Final = ("", "")
 
 
 def is_target_listed(hive: Hive, caller: str, target: str | None, _: AuthzContext) -> bool:
@@ -118,7 +124,8 @@ def is_target_listed(hive: Hive, caller: str, target: str | None, _: AuthzContex
 
 
 def _is_open_to(relationship: int, answer: Permit) -> bool:
-    return relationship != FROM_MODEL or answer.name == MODEL_RULE
+    only, _ = _OF_SERVICES.get(relationship, _EVERY_RULE)
+    return not only or answer.name == only
 
 
 class Rule(ABC):
@@ -159,7 +166,8 @@ class Rule(ABC):
             return HIDDEN
         if isinstance(answer, Permit) and _is_open_to(known.relationship, answer):
             return Decision(allowed=True, rule=answer.name, reason=answer.text)
-        reason = answer.reason if isinstance(answer, Denial) else _ONLY_METERING
+        _, other = _OF_SERVICES.get(known.relationship, _EVERY_RULE)
+        reason = answer.reason if isinstance(answer, Denial) else other
         return Decision.denial(self.name, reason)
 
     def __or__(self, other: Rule) -> Rule:

@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.model.agents.hive import Hive
-from hive_core.model.wire.record import MODEL_CALLER, OPERATOR
+from hive_core.model.wire.record import EGRESS_CALLER, MODEL_CALLER, OPERATOR
 
 # Numbers, since they index the trees of a rule. A caller above STRANGER sees the target; a STRANGER
 # sees it when the operator allowed it to write to the target.
 (
     NOBODY, UNSEEN, STRANGER, ITSELF, PARENT, ANCESTOR, CHILD, DESCENDANT, SIBLING, TO_OPERATOR,
-    OPERATOR_ITSELF, OPERATOR_OVER, FROM_MODEL,
-) = RELATIONSHIPS = tuple(range(13))  # fmt: skip
+    OPERATOR_ITSELF, OPERATOR_OVER, FROM_MODEL, FROM_EGRESS,
+) = RELATIONSHIPS = tuple(range(14))  # fmt: skip
 
 ABOVE: Final = frozenset({PARENT, ANCESTOR})
+_SERVICES: Final = {MODEL_CALLER: FROM_MODEL, EGRESS_CALLER: FROM_EGRESS}
 BELOW: Final = frozenset({CHILD, DESCENDANT})
 
 
 def relationship(hive: Hive, caller: str, target: str | None) -> int:
     """The relationship that holds. With target None it is that of the caller to itself.
 
-    FROM_MODEL: the caller is hive-model. NOBODY: the caller is not in the tree or has no path to a
-    root. UNSEEN: the same of the target.
+    FROM_MODEL, FROM_EGRESS: the caller is that service. NOBODY: the caller is not in the tree or
+    has no path to a root. UNSEEN: the same of the target.
     """
     places = hive.topology.numbering
     try:
@@ -47,7 +48,7 @@ def _relationship_outside_tree(hive: Hive, caller: str, target: str | None) -> i
     if caller in hive.topology.numbering:
         return TO_OPERATOR if target == OPERATOR else UNSEEN
     if caller != OPERATOR:
-        return FROM_MODEL if caller == MODEL_CALLER else NOBODY
+        return _SERVICES.get(caller, NOBODY)
     if target is None or target == OPERATOR:
         return OPERATOR_ITSELF
     return OPERATOR_OVER if target in hive.topology.parents else UNSEEN

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.roles import ACTIONS, METER, ROLE_DEFAULTS, Action
-from hive_core.model.wire.record import MODEL_CALLER, OPERATOR
+from hive_core.model.agents.roles import ACTIONS, CONNECT, METER, ROLE_DEFAULTS, Action
+from hive_core.model.wire.record import EGRESS_CALLER, MODEL_CALLER, OPERATOR
 from hive_core.policy.algebra import AuthzContext, Denial, NamedRule, PredicateRule, Rule, Test
 
 _WORDS: Final[dict[Action, str]] = {
@@ -27,11 +27,13 @@ _WORDS: Final[dict[Action, str]] = {
     "write_artifact": "write artifacts",
     "administer": "administer the hive",
     "meter": "account for calls of models",
+    "connect": "connect agents to the internet",
 }
+_SERVICES: Final = {METER: MODEL_CALLER, CONNECT: EGRESS_CALLER}
 
 
 def _has_action(action: Action) -> Test:
-    alone = MODEL_CALLER if action == METER else OPERATOR
+    alone = _SERVICES.get(action, OPERATOR)
     roles = frozenset(role for role, habit in ROLE_DEFAULTS.items() if action in habit.actions)
 
     def test(hive: Hive, caller: str, _: str | None, __: AuthzContext) -> bool:

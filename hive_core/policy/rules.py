@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from hive_core.model.agents.agent import Role
+from hive_core.model.agents.agent import Profile, Role
 from hive_core.model.agents.capability import covers
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.policy.algebra import (
+    EGRESS_RULE,
     MODEL_RULE,
     REPLY,
     AuthzContext,
@@ -27,6 +28,7 @@ from hive_core.policy.relationship import (
     ABOVE,
     BELOW,
     CHILD,
+    FROM_EGRESS,
     FROM_MODEL,
     ITSELF,
     OPERATOR_ITSELF,
@@ -47,12 +49,15 @@ __all__ = [
     "ANYONE",
     "COVERED",
     "DESCENDANT",
+    "EGRESS",
     "INPUTS",
     "MODEL",
     "MOVE",
     "OPERATOR",
     "PARENT",
     "PROPOSE",
+    "QUEEN",
+    "QUEEN_OR_ROOT",
     "ROUTE",
     "SELF",
     "SIBLING",
@@ -101,6 +106,18 @@ def _may_update_inputs(hive: Hive, caller: str, _: str | None, context: AuthzCon
     if spec is None:
         return caller == THE_OPERATOR
     return covers(spec.capabilities, "meta.update") or COVERED in context.facts
+
+
+def _is_queen(hive: Hive, caller: str, _: str | None, __: AuthzContext) -> bool:
+    spec = hive.specs.get(caller)
+    return spec is not None and spec.profile is Profile.QUEEN
+
+
+def _is_queen_or_root(
+    hive: Hive, caller: str, target: str | None, context: AuthzContext
+) -> bool:  # fmt: skip
+    is_root = caller in hive.topology and hive.topology.parent(caller) is None
+    return is_root or _is_queen(hive, caller, target, context)
 
 
 def holds(capability: str) -> Rule:
@@ -159,9 +176,26 @@ MODEL: Final = RelationRule(
     Denial(1, "only hive-model may do this"),
 )
 
+EGRESS: Final = RelationRule(
+    EGRESS_RULE,
+    "hive-egress, the service that connects agents to the internet",
+    frozenset({FROM_EGRESS}),
+    Denial(1, "only hive-egress may do this"),
+)
+
 # `target` is the parent of the new agent. `grants.check_spawn` checks what may be created there.
 # The operator comes first: it names no parent when it means the root agent.
 SPAWN: Final = OPERATOR | (SELF | ANCESTOR) & holds("spawn")
+
+# Rows Q1 and Q2: an agent with phases moves itself.
+QUEEN: Final = PredicateRule(
+    "queen", "that is the queen", _is_queen, Denial(8, "only the queen may do this")
+)
+# Row Q31: of all agents these alone speak to the user by themselves.
+QUEEN_OR_ROOT: Final = PredicateRule(
+    "queen or root", "that is the queen or a root", _is_queen_or_root,
+    Denial(8, "only the queen and a root may ask the user; ask your parent"),
+)  # fmt: skip
 
 # Row H9. The operator decides in another call whether the agent gets the configuration.
 PROPOSE: Final = OPERATOR | ANCESTOR | SELF & holds("config.propose")

@@ -82,10 +82,8 @@ def generate(root: Path, uuid: str, base: int, *, bare: bool = False) -> None:
     root.mkdir(parents=True, exist_ok=True)
     options = b"mode=755,size=512m,nr_inodes=256k"
     _call("make a root", "mount", b"hive", bytes(root), b"tmpfs", _NOSUID | _NODEV, options)
-    for place in (
-        *read_list("root.places"),
-        *(part for part in SHARED if Path("/", part).is_dir()),
-    ):
+    shared = (part for part in SHARED if Path("/", part).is_dir())
+    for place in (*read_list("root.places"), *shared):
         (root / place).mkdir(parents=True, exist_ok=True)
     if not bare:
         for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):

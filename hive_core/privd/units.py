@@ -43,9 +43,11 @@ def host() -> render.HostFacts:
     own = () if Path("/usr") == mounts.USR else ("/nix/store",)
     parts = (f"/{part}" for part in render.SHARED[1:] if Path("/", part).exists())
     shared = (f"{mounts.USR}:/usr", *own, *parts)
-    package = str(Path(__file__).parents[1])
     runtime = str(_RUNTIME) if (_RUNTIME / ".complete").exists() else ""
-    return render.HostFacts(package, shared, Path("/dev/net/tun").exists(), _ENV["PATH"], runtime)
+    clis = tuple(str(mark.parent) for mark in Path("/usr/local/lib").glob("hive-clis/*/.complete"))
+    tun = Path("/dev/net/tun").exists()
+    package, path = str(Path(__file__).parents[1]), _ENV["PATH"]
+    return render.HostFacts(package, shared, tun, path, runtime, clis)
 
 
 def label(name: str) -> str:
@@ -66,11 +68,6 @@ def ours(name: str, uuid: str) -> str:
     return agent_unit(name)
 
 
-def show(unit: str, key: str) -> str:
-    """Return one property of a loaded unit."""
-    return run("systemctl", "show", "--value", f"--property={key}", unit).strip()
-
-
 def stop(action: a.StopUnit) -> bool:
     """Begin to stop the unit of an agent; one that has just ended counts as stopped."""
     try:
@@ -89,7 +86,7 @@ def kill(action: a.KillUnit) -> bool:
     """
     try:
         unit = ours(action.name, action.uuid) if action.name else job_unit(action.uuid)
-        if group := show(unit, "ControlGroup"):
+        if group := run("systemctl", "show", "--value", "--property=ControlGroup", unit).strip():
             control(group, "kill").write_text("1")
         return bool(group)
     except FileNotFoundError:

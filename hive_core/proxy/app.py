@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hive_core.doors.packets import AgentDoor
 from hive_core.errors import HiveError
 from hive_core.proxy.accounts import refusal
 from hive_core.proxy.client import ClientGone, ClientSide, Receive, Send
 from hive_core.proxy.config import ProxyConfig
-from hive_core.proxy.doors import ModelDoor
 from hive_core.proxy.failure import CallFailed
 from hive_core.proxy.meter import list_of
 from hive_core.proxy.model_call import CallServices, ModelCall
@@ -30,7 +30,7 @@ class ModelApp:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         client = ClientSide(scope["headers"], receive, send)
-        door: ModelDoor = scope["state"]["door"]
+        door: AgentDoor = scope["state"]["door"]
         limits = self.services.limits
         if wait := limits.pace(door.agent, self.config.models.limits):
             await asyncio.sleep(wait)
@@ -46,7 +46,7 @@ class ModelApp:
             log.exception("A fault of hive-model")
             await self._fail(client, CallFailed(500, "a fault of hive-model"), scope["raw_path"])
 
-    async def _serve(self, scope: dict[str, Any], door: ModelDoor, client: ClientSide) -> None:
+    async def _serve(self, scope: dict[str, Any], door: AgentDoor, client: ClientSide) -> None:
         route = find_route(scope["method"], scope["raw_path"], scope["query_string"])
         if route.purpose is Purpose.PROBE:
             await client.reply(200, [], b"")
@@ -56,7 +56,7 @@ class ModelApp:
         else:
             await ModelCall(self.services, self.config, door, route, client).run()
 
-    async def _models(self, door: ModelDoor) -> dict[str, Any]:
+    async def _models(self, door: AgentDoor) -> dict[str, Any]:
         """The models that this agent may call, in the forms of all wires at once."""
         aliases = await self._allowed_aliases(door.name)
         data = [self._row(alias) for alias in aliases if alias in self.config.models.models]

@@ -30,7 +30,8 @@ _USAGE: Final = b'{"include_usage":true}'
 _JUDGED: Final = frozenset({
     "background", "conversation", "fallbacks", "input", "max_completion_tokens",
     "max_output_tokens", "max_tokens", "messages", "model", "models", "n", "previous_response_id",
-    "prompt", "service_tier", "stream", "stream_options", "tools",
+    "prompt", "service_tier", "stream", "stream_options", "tool_choice",
+    "tools",
 })  # fmt: skip
 
 
@@ -81,7 +82,14 @@ class RequestBody:
 
     @property
     def offers_tools(self) -> bool:
-        return bool(self.value("tools"))
+        """Whether the model may call a tool.
+
+        A request that forbids it may still declare them: without the tools of its past calls a
+        provider may refuse a conversation.
+        """
+        choice = self.value("tool_choice")
+        kind = choice.get("type") if isinstance(choice, dict) else choice
+        return bool(self.value("tools")) and kind != "none"
 
     @property
     def includes_usage(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ AsgiMessage = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[AsgiMessage]]
 Send = Callable[[AsgiMessage], Awaitable[None]]
 BODY_SECONDS: Final = 60.0
+# A request that is refused before its body is read: how much of the body is read, and how long.
+_DROPPED_MOST: Final = 1 << 20
+_DROPPED_SECONDS: Final = 5.0
 _DIGITS: Final = 15
 _CLOSE: Final = (b"connection", b"close")
 
@@ -44,10 +48,7 @@ class ClientSide:
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while is_more:
-                    message = await self.receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone
-                    part, is_more = message.get("body", b""), message.get("more_body", False)
+                    part, is_more = await self._next_part()
                     size += len(part)
                     if size > most:
                         raise _too_large(most)
@@ -55,8 +56,34 @@ class ClientSide:
                     parts.append(part)
         except TimeoutError:
             raise CallFailed(408, f"the body did not come in {BODY_SECONDS:.0f} s") from None
-        self.has_whole_body = True
         return b"".join(parts)
+
+    async def drop_body(self) -> None:
+        """Read the rest of the body, up to a bound, and keep nothing of it.
+
+        Most clients write a whole request before they read. Where the connection is closed
+        meanwhile they report a broken pipe, and not the answer.
+        """
+        if self.has_whole_body or not self._has_body() or self.header(b"expect"):
+            return
+        size, is_more = 0, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DROPPED_SECONDS):
+                while is_more and size <= _DROPPED_MOST:
+                    part, is_more = await self._next_part()
+                    size += len(part)
+
+    async def _next_part(self) -> tuple[bytes, bool]:
+        """The next part of the body, and whether more follows. ClientGone."""
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        self.has_whole_body = not message.get("more_body", False)
+        return message.get("body", b""), not self.has_whole_body
+
+    def _has_body(self) -> bool:
+        length = self.header(b"content-length").strip(b"0")
+        return bool(length or self.header(b"transfer-encoding"))
 
     async def wait_until_gone(self) -> None:
         """Return when the client closes its connection. Only after the whole body."""
@@ -65,8 +92,7 @@ class ClientSide:
 
     async def start(self, status: int, headers: Headers) -> None:
         self.is_started = True
-        has_body = self.header(b"transfer-encoding") or self.header(b"content-length").strip(b"0")
-        if has_body and not self.has_whole_body:
+        if not self.has_whole_body and self._has_body():
             headers = [*headers, _CLOSE]  # what is left of the body is not read
         start = {"type": "http.response.start", "status": status, "headers": headers}
         await self.send_message(start)
@@ -89,7 +115,9 @@ class ClientSide:
     async def fail(self, failure: CallFailed, wire: WireFormat) -> None:
         """Answer with an error in the form of the client's wire."""
         headers = [(b"content-type", b"application/json"), *failure.headers]
-        await self.reply(failure.status, headers, dump(wire.error_body(failure)))
+        with suppress(ClientGone):
+            await self.drop_body()
+            await self.reply(failure.status, headers, dump(wire.error_body(failure)))
 
 
 def _too_large(most: int) -> CallFailed:

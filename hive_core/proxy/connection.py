@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from typing_extensions import override
@@ -13,10 +15,12 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from hive_core.proxy.doors import ModelDoor
+from hive_core.doors.listeners import ConnectionFactory
+from hive_core.doors.packets import AgentDoor
 
 HEAD_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 30
+CONNECTIONS_MOST: Final = 16  # of one socket; more of them wait in its queue
 _HEAD_MOST: Final = 32 << 10
 # The parser works through all bytes that it gets at once. Chunks of one byte are much work, so a
 # head, and a body in chunks, are parsed in pieces, and other connections are served in between.
@@ -49,12 +53,20 @@ class ParserTurns:
 class ModelConnection(H11Protocol):
     """A connection that is aborted where the head of a request does not come in time."""
 
-    door: ModelDoor
-    closed: Callable[[ModelConnection], None]
+    door: AgentDoor
+    closed: Callable[[], None]
     _head_timer: asyncio.TimerHandle | None = None
     turns: ParserTurns
     _rest: bytes = b""
     _feeding: bool = False
+
+    async def open(self, accepted: socket.socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self, accepted)
+
+    def abort(self) -> None:
+        transport: asyncio.Transport | None = self.transport  # None before it is made
+        if transport is not None:
+            transport.abort()
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -66,7 +78,7 @@ class ModelConnection(H11Protocol):
         self._rest = b""
         self._stop_timer()
         super().connection_lost(exc)
-        self.closed(self)
+        self.closed()
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -143,8 +155,18 @@ def connection_config(app: Any) -> Config:  # noqa: ANN401 - an ASGI application
     return config
 
 
+def model_connections(app: Any, state: ServerState) -> ConnectionFactory:  # noqa: ANN401 - an ASGI application
+    """How hive-model serves the sockets of agents: by this application."""
+    config = connection_config(app)
+
+    def new(door: AgentDoor) -> Callable[[], ModelConnection]:
+        return partial(new_connection, config, state, door, ParserTurns())
+
+    return ConnectionFactory(new, CONNECTIONS_MOST, state.tasks)
+
+
 def new_connection(
-    config: Config, state: ServerState, door: ModelDoor, turns: ParserTurns
+    config: Config, state: ServerState, door: AgentDoor, turns: ParserTurns
 ) -> ModelConnection:
     """A connection of this agent; the caller sets what is called at its end."""
     connection = ModelConnection(config=config, server_state=state, app_state={"door": door})

@@ -17,15 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from uvicorn.server import ServerState
+
+from hive_core.doors.listeners import DoorListener, HandClient, Listeners
+from hive_core.doors.notify import notify
+from hive_core.doors.packets import AgentDoor
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.proxy.accounts import NOTE_EVERY, Accounts
 from hive_core.proxy.app import ModelApp
 from hive_core.proxy.attempts import RETRIES
 from hive_core.proxy.config import load_config
-from hive_core.proxy.connection import connection_config
-from hive_core.proxy.doors import ModelDoor
+from hive_core.proxy.connection import model_connections
 from hive_core.proxy.limits import MINUTE, CallLimits
-from hive_core.proxy.listeners import DoorListener, HandClient, Listeners
 from hive_core.proxy.model_call import CallServices
 from hive_core.proxy.operator import OperatorApp
 from hive_core.proxy.providers import Providers
@@ -66,6 +69,7 @@ class HiveModel:
     options: ProxyOptions
     app: ModelApp
     listeners: Listeners
+    state: ServerState
     operator: DoorListener | None = None
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -75,11 +79,9 @@ class HiveModel:
 
     def start(self) -> None:
         hand = HandClient(self.options.hand, self.listeners)
-        config = connection_config(OperatorApp(self.app))
-        door = ModelDoor("", "operator", "", 0, _ALL_UIDS)
-        self.operator = DoorListener(
-            door, operator_socket(self.options.operator), config, self.listeners.state
-        )
+        factory = model_connections(OperatorApp(self.app), self.state)
+        door = AgentDoor("", "operator", "", 0, _ALL_UIDS)
+        self.operator = DoorListener(door, operator_socket(self.options.operator), factory)
         self.operator.start()
         loops = (self.accounts.run(), self.accounts.send_notes(), hand.run(), self._sweep())
         self._tasks = [asyncio.create_task(loop) for loop in loops]
@@ -108,7 +110,7 @@ class HiveModel:
         self.listeners.close()
         if self.operator is not None:
             self.operator.stop(abort=True)
-        calls = list(self.listeners.state.tasks)
+        calls = list(self.state.tasks)
         if calls:
             _, late = await asyncio.wait(calls, timeout=_END_SECONDS)
             for call in late:
@@ -128,7 +130,8 @@ def build(options: ProxyOptions) -> HiveModel:
     accounts = Accounts(options.control, options.note_every, options.patience)
     services = CallServices(accounts, CallLimits(), providers, options.retries)
     app = ModelApp(services, config)
-    return HiveModel(options, app, Listeners(connection_config(app)))
+    state = ServerState()
+    return HiveModel(options, app, Listeners(model_connections(app, state)), state)
 
 
 def operator_socket(path: Path) -> socket.socket:
@@ -147,19 +150,6 @@ def operator_socket(path: Path) -> socket.socket:
         path.chmod(0o660)
     listening.listen(_BACKLOG)
     return listening
-
-
-def notify(state: str) -> None:
-    """Tell the service manager, where there is one."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    address = "\0" + address[1:] if address.startswith("@") else address
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        try:
-            sender.sendto(state.encode(), address)
-        except OSError as error:
-            log.warning("Cannot notify the service manager: %s", error)
 
 
 async def run(options: ProxyOptions) -> None:

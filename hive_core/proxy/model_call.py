@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
+from hive_core.doors.packets import AgentDoor
 from hive_core.proxy.accounts import Accounts, Reservation, Settlement
 from hive_core.proxy.attempts import RETRIES, TOO_MANY, Attempts, ProviderError
 from hive_core.proxy.body import RequestBody, parse_body
 from hive_core.proxy.client import ClientGone, ClientSide
 from hive_core.proxy.config import ProxyConfig
-from hive_core.proxy.doors import ModelDoor
 from hive_core.proxy.failure import CallFailed, bad_request
 from hive_core.proxy.limits import CallLimits
 from hive_core.proxy.meter import TOKENS_MOST, AnswerMeter, TokenUsage
 from hive_core.proxy.provider import ModelTarget, ProviderCall, UpstreamAnswer
 from hive_core.proxy.providers import Providers
 from hive_core.proxy.relay import TIMEOUT, Relay
-from hive_core.proxy.route import ModelRoute, Purpose, task_of
+from hive_core.proxy.route import ModelRoute, Purpose, asks_hand_back, task_of
 from hive_core.proxy.wires.base import WireFormat
 from hive_core.proxy.wires.chat import ChatWire
 
@@ -44,7 +44,7 @@ class CallServices:
 class ModelCall:
     services: CallServices
     config: ProxyConfig
-    door: ModelDoor
+    door: AgentDoor
     route: ModelRoute
     client: ClientSide
     began: float = field(default_factory=monotonic)
@@ -111,7 +111,9 @@ class ModelCall:
             "agent": self.door.agent, "sub": self.door.sub, "alias": body.alias,
             "wire": str(wire.wire), "bytes": len(body.data) if is_call else 0,
             "out_most": most if is_call else 0, "tools": body.offers_tools,
-            **({"task": task} if task else {}), **self.config.prices.list_prices(target.alias),
+            **({"task": task} if task else {}),
+            **({"hand_back": True} if asks_hand_back(self.client.headers) else {}),
+            **self.config.prices.list_prices(target.alias),
         }  # fmt: skip
 
     async def _exchange(

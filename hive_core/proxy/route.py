@@ -27,6 +27,7 @@ _TO_CLIENT: Final = frozenset({
     b"content-type", b"request-id", b"x-request-id", b"retry-after", b"x-should-retry",
 })  # fmt: skip
 TASK_HEADER: Final = b"x-hive-task"
+HAND_BACK_HEADER: Final = b"x-hive-hand-back"
 _TASK_MOST: Final = 64
 _BETA_QUERY: Final = b"beta=true"
 
@@ -87,3 +88,8 @@ def task_of(headers: Headers) -> str:
         if name == TASK_HEADER:
             return value.decode("ascii", "replace")[:_TASK_MOST]
     return ""
+
+
+def asks_hand_back(headers: Headers) -> bool:
+    """Whether the answer is to be the report of a task whose budget is used up."""
+    return any(name == HAND_BACK_HEADER for name, _ in headers)

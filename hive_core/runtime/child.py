@@ -21,7 +21,7 @@ import httpx2
 from hive_core.runtime.connection import Line, SessionClosed, SessionConnection
 from hive_core.runtime.failure import failure_fields
 from hive_core.runtime.loop import TurnLoop
-from hive_core.runtime.turn_request import TurnRequest
+from hive_core.runtime.turn_request import TurnRequest, with_system
 from hive_core.runtime.wire import build_model, http_client
 
 DESCRIPTOR: Final = 3
@@ -76,6 +76,7 @@ class RuntimeChild:
         try:
             request = TurnRequest.of(line, history)
             await self._render_system(request)
+            request.history = with_system(request.history, request.system)
             model = build_model(request.choice, self._client)
         except ValueError as error:
             return {"type": "end", "status": "error", "text": "", **failure_fields(error)}
@@ -89,9 +90,12 @@ class RuntimeChild:
         """Render the system prompt of a new conversation; the session keeps it."""
         if request.context and not request.system:
             # Imported here: only the first turn of a conversation needs it.
-            from hive_core.runtime.prompts import render_system  # noqa: PLC0415
+            from hive_core.runtime.prompts import render, render_system  # noqa: PLC0415
 
-            request.system = render_system(request.context)
+            name = request.template
+            request.system = (
+                render(name, request.context) if name else render_system(request.context)
+            )
             await self._session.send({"type": "system", "text": request.system})
 
     async def _cancel(self) -> None:

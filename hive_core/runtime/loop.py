@@ -7,6 +7,7 @@ every call is run by the session.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -221,7 +222,7 @@ def _call_fields(call: ToolCallPart) -> Line:
         arguments = call.args_as_dict(raise_if_invalid=True)
     except (ValueError, AssertionError):
         arguments = None
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or not _is_json(arguments):
         arguments = None
     return {"id": call.tool_call_id, "name": call.tool_name, "arguments": arguments}
 
@@ -239,3 +240,12 @@ def _text_of(event: object) -> str:
     if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
         return event.delta.content_delta
     return ""
+
+
+def _is_json(value: object) -> bool:
+    """Whether JSON can hold the value: no infinite number, and a depth that a parser reads."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True

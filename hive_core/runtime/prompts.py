@@ -33,12 +33,16 @@ SHIPPED: Final = Path(__file__).with_name("templates")
 TEMPLATE_MOST: Final = 64 << 10
 TEXT_MOST: Final = 256 << 10
 # Defaults of the context. `tools`: the names that the model sees, by the names of list_toolset.
+# `cli`: the CLI that runs the model, with tools of its own for files and commands.
 # `deployed` and `operator`: override files by name, of the agent's configuration and of the host.
 DEFAULTS: Final[Mapping[str, object]] = {
     "role": "agent", "profile": "", "phase": "", "tier": "operational", "title": "", "parent": "",
     "children": (), "capabilities": (), "tools": {}, "workspace": "", "instructions": "",
-    "definition": "", "skills": (), "deployed": {}, "operator": {}, "task": "",
+    "definition": "", "skills": (), "servers": (), "deployed": {}, "operator": {}, "task": "",
+    "persona": "", "colony": {}, "cli": "",
 }  # fmt: skip
+# A queen of whom nothing else is known has no colony.
+_QUEEN, _FIRST_PHASE = "queen", "independent"
 # Files are read in this order; the first that has a name wins.
 _LAYERS: Final = ("deployed", "operator")
 # What a template can raise that was written badly.
@@ -89,6 +93,8 @@ def prompt_names() -> list[str]:
 
 def _with_defaults(context: Mapping[str, object]) -> dict[str, object]:
     values = {**DEFAULTS, **context}
+    if values["profile"] == _QUEEN and not values["phase"]:
+        values["phase"] = _FIRST_PHASE
     tools = values["tools"]
     if isinstance(tools, Sequence) and not isinstance(tools, str):
         values["tools"] = {str(name): str(name) for name in tools}

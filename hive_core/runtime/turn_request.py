@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+)
 from pydantic_ai.tools import ToolDefinition
 
 from hive_core.runtime.connection import Line
@@ -23,7 +29,8 @@ class CallResult:
     @classmethod
     def of(cls, value: object) -> Self:
         fields = mapping(value)
-        return cls(str(fields.get("content") or ""), bool(fields.get("is_error")))
+        text = input_text(fields) if fields.get("template") else str(fields.get("content") or "")
+        return cls(text, bool(fields.get("is_error")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +47,17 @@ class TurnLimits:
 
 @dataclass(slots=True)
 class TurnRequest:
-    """One turn. `system`: its frozen text; `context`: what the text is rendered from."""
+    """One turn. `system`: its frozen text; `context`: what the text is rendered from.
+
+    `template`: the text of that name, in place of the prompt of an agent.
+    """
 
     turn: int
     choice: ModelChoice
     history: list[ModelMessage] = field(default_factory=list)
     system: str = ""
     context: Mapping[str, object] = field(default_factory=dict)
+    template: str = ""
     inputs: list[str] = field(default_factory=list)
     results: dict[str, CallResult] = field(default_factory=dict)
     tools: list[ToolDefinition] = field(default_factory=list)
@@ -62,10 +73,12 @@ class TurnRequest:
             ModelChoice(
                 str(line.get("model") or ""), str(line.get("wire") or ""),
                 str(settings.get("name") or ""), _number(settings.get("max_output")),
-                str(settings.get("conversation") or ""),
+                str(settings.get("conversation") or ""), str(settings.get("task") or ""),
+                settings.get("hands_back") is True,
             ),
-            read_messages(history),
+            with_system(read_messages(history), str(system.get("text") or "")),
             str(system.get("text") or ""), mapping(system.get("context")),
+            str(system.get("template") or ""),
             [input_text(row) for row in _rows(line.get("input"))],
             {id_: CallResult.of(row) for id_, row in mapping(line.get("results")).items()},
             [_tool(mapping(row)) for row in _rows(line.get("tools"))],
@@ -86,6 +99,19 @@ def read_messages(lines: bytes) -> list[ModelMessage]:
     """The messages of a history, one JSON text a line."""
     whole = b"[" + b",".join(line for line in lines.split(b"\n") if line) + b"]"
     return ModelMessagesTypeAdapter.validate_json(whole)
+
+
+def with_system(history: list[ModelMessage], system: str) -> list[ModelMessage]:
+    """The history with this system prompt; empty: as it is.
+
+    That of a queen is another one in each phase, and that of a clone goes on behind its parent's.
+    """
+    first = history[0] if history else None
+    if system and isinstance(first, ModelRequest):
+        for part in first.parts:
+            if isinstance(part, SystemPromptPart):
+                part.content = system
+    return history
 
 
 def write_message(message: ModelMessage) -> str:

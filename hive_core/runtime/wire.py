@@ -18,13 +18,19 @@ _TIMEOUT: Final = httpx2.Timeout(600, connect=10)
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model: its alias, its wire, the provider's `name` for it, and how much it may write."""
+    """A model: its alias, its wire, the provider's `name` for it, and how much it may write.
+
+    `task`: the task that pays. `hands_back`: the answer is the report of a task whose budget is
+    used up.
+    """
 
     alias: str
     wire: str
     name: str = ""
     max_output: int = 0
     conversation: str = ""
+    task: str = ""
+    hands_back: bool = False
 
 
 class UnknownWire(ValueError):
@@ -103,4 +109,7 @@ def _messages_model(choice: ModelChoice, client: httpx2.AsyncClient) -> Model:
 
 def _settings(choice: ModelChoice, **more: object) -> ModelSettings:
     size = {"max_tokens": choice.max_output} if choice.max_output else {}
-    return cast("ModelSettings", {**size, **more})
+    headers = {"x-hive-task": choice.task} if choice.task else {}
+    if choice.hands_back:
+        headers["x-hive-hand-back"] = "1"
+    return cast("ModelSettings", {**size, **more, "extra_headers": headers})

@@ -8,5 +8,9 @@ from hive_core.testing.clock import TIME, ManualClock
 from hive_core.testing.jobs import MemoryJobs
 from hive_core.testing.journal import MemoryJournal
 from hive_core.testing.machines import MemoryMachines
+from hive_core.testing.subagents import MemorySubAgentSockets
 
-__all__ = ["TIME", "ManualClock", "MemoryJobs", "MemoryJournal", "MemoryMachines"]
+__all__ = [
+    "TIME", "ManualClock", "MemoryJobs", "MemoryJournal", "MemoryMachines",
+    "MemorySubAgentSockets",
+]  # fmt: skip

@@ -40,6 +40,7 @@
         host.succeed("systemd-analyze security --threshold=20 hived.service")
         host.succeed("systemd-analyze security --threshold=50 hive-privd.service")
         host.succeed("systemd-analyze security --threshold=20 hive-model.service")
+        host.succeed("systemd-analyze security --threshold=20 hive-egress.service")
 
     with subtest("a sibling's files cannot be seen, a descendant's can"):
         host.succeed("hive agent create rival -- sleep infinity")

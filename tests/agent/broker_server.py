@@ -45,18 +45,32 @@ class BrokerServer:
         self.world = world
         self.folder = folder
         self.processes: list[subprocess.Popen[str]] = []
+        self.on_subagent: Callable[[Path], object] = lambda _: None  # with the folder of its socket
         self._selector = selectors.DefaultSelector()
         self._connections: list[_Connection] = []
+        self._parties: set[str] = set()
 
     def socket_of(self, agent: str) -> str:
         """The path of an agent's socket, which listens from now on."""
         path = self.folder / f"{agent}.sock"
         if not path.exists():
-            listener = socket.socket(socket.AF_UNIX)
-            listener.bind(str(path))
-            listener.listen()
-            self._selector.register(listener, selectors.EVENT_READ, self.world.uuid(agent))
+            self._listen(path, self.world.uuid(agent))
         return str(path)
+
+    def _open_subagent_sockets(self) -> None:
+        """Listen for the sub-agents that the broker has opened."""
+        for party in self.world.reads.sockets.listening.keys() - self._parties:
+            self._parties.add(party)
+            folder = self.folder / "sub" / party.partition("/")[2]
+            folder.mkdir(parents=True)
+            self._listen(folder / "broker.sock", party)
+            self.on_subagent(folder)
+
+    def _listen(self, path: Path, party: str) -> None:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen()
+        self._selector.register(listener, selectors.EVENT_READ, party)
 
     def start(self, agent: str, command: Sequence[str], **environment: str) -> None:
         """Run a program as an agent: with its socket, its name and the Python client."""
@@ -82,6 +96,7 @@ class BrokerServer:
         before = time.monotonic()
         while not (value := result()):
             assert time.monotonic() < gives_up, self._failures() or "nothing came of it in time"
+            self._open_subagent_sockets()
             for key, _ in self._selector.select(_TICK):
                 self._read(key.fileobj, key.data)
             now = time.monotonic()
@@ -116,7 +131,10 @@ class BrokerServer:
             self._selector.register(made.socket, selectors.EVENT_READ, made)
             return
         assert isinstance(data, _Connection)
-        received = source.recv(1 << 16)
+        try:
+            received = source.recv(1 << 16)
+        except ConnectionResetError:  # it was killed with an answer unread
+            received = b""
         if received:
             data.calls += map(decode, data.reader.feed(received))
         else:

@@ -15,7 +15,7 @@ from fixtures.fake_broker import FakeBroker, fake_broker
 from hive_core import VERSION
 from hive_core.agent import catalog
 from hive_core.agent.main import COMMON, HIDDEN, OWN, SHORT, run
-from hive_core.agent.overview import OPERATOR, PROXY
+from hive_core.agent.overview import OPERATOR, SERVICES
 from hive_core.varlink import Message
 
 CHECKOUT = Path(catalog.__file__).parents[2]
@@ -199,9 +199,9 @@ def test_help_lists_every_operation_once_by_what_it_is_about(
     listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
     operations = {entry.name.replace("_", "-"): entry for entry in catalog.load()}
     theirs = {name for name, entry in operations.items() if entry.entry["who"] == OPERATOR}
-    of_proxy = {name for name, entry in operations.items() if entry.entry["who"] == PROXY}
-    assert len(of_proxy) == 3
-    assert sorted(listed) == sorted((set(operations) | set(OWN)) - theirs - of_proxy)
+    of_services = {name for name, entry in operations.items() if entry.entry["who"] in SERVICES}
+    assert len(of_services) == 5
+    assert sorted(listed) == sorted((set(operations) | set(OWN)) - theirs - of_services)
     assert "\nMore:" not in shown
     assert theirs == {word for line in apart.splitlines()[1:-2] for word in line.split()}
     for short, name in SHORT.items():

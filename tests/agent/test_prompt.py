@@ -186,7 +186,7 @@ HEADS = {
 def test_front_matter_is_read_as_people_write_it(config: Path, head: str, description: str) -> None:
     skill(config, "a", head)
     assert skills.catalog(config / "skills") == [{"name": "a", "description": description}]
-    assert skills.read_skill(config / "skills", "a") == "Do it so.\n"
+    assert skills.read_skill("a", config / "skills") == "Do it so.\n"
 
 
 @pytest.mark.parametrize(("name", "head"), [
@@ -197,7 +197,7 @@ def test_what_is_no_skill_is_passed_over(config: Path, name: str, head: str) -> 
     skill(config, name, head)
     assert skills.catalog(config / "skills") == []
     with pytest.raises(HiveError):
-        skills.read_skill(config / "skills", name)
+        skills.read_skill(name, config / "skills")
 
 
 def test_a_skill_without_front_matter_is_none(config: Path) -> None:
@@ -210,9 +210,9 @@ def test_a_skill_without_front_matter_is_none(config: Path) -> None:
 def test_a_skill_that_is_not_there_is_an_error_with_those_that_are(config: Path) -> None:
     skill(config, "a", "description: x")
     with pytest.raises(NotFound, match="there are: a"):
-        skills.read_skill(config / "skills", "b")
+        skills.read_skill("b", config / "skills")
     with pytest.raises(InvalidArgument):
-        skills.read_skill(config / "skills", "../a")
+        skills.read_skill("../a", config / "skills")
 
 
 def test_reading_a_skill_needs_no_grant(
@@ -239,4 +239,4 @@ def test_any_file_is_a_skill_or_is_passed_over(data: bytes, head: str) -> None:
                 assert row["name"] == "a"
                 assert 0 < len(row["description"]) <= skills.DESCRIPTION_MOST
                 assert "\n" not in row["description"]
-                assert isinstance(skills.read_skill(Path(folder), "a"), str)
+                assert isinstance(skills.read_skill("a", Path(folder)), str)

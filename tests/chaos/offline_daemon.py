@@ -35,7 +35,13 @@ from hive_core.reconcile.deps import BrokerHandle as Given
 from hive_core.reconcile.deps import Ports
 from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.timers.upkeep import Upkeep
-from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
+from hive_core.testing import (
+    ManualClock,
+    MemoryJobs,
+    MemoryJournal,
+    MemoryMachines,
+    MemorySubAgentSockets,
+)
 
 Reply = dict[str, Any]
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -89,7 +95,8 @@ class OfflineDaemon:
         """What is slow is done at once, and in one thread: each life is the same, step by step."""
         self.stores.contents.beside = self.stores.vault.beside = at_once
         diff = ReviewDiffs(self.settings.paths.applied).read
-        reads = DeferredReads(MemoryJournal(), self._nothing, diff, {}, self._no_look)
+        sockets = MemorySubAgentSockets(self.stores.ledger)
+        reads = DeferredReads(MemoryJournal(), self._nothing, diff, {}, self._no_look, sockets)
         self.broker.on_read_completed(line, asyncio.run(_read(read, reads)))
 
     async def _nothing(self) -> ReconcilePlan:

@@ -20,6 +20,7 @@ from typing import Any
 from fixtures.world import World, rows
 
 from hive_core.errors import HiveError
+from hive_core.ledger.core.ledger import nothing
 from hive_core.model.config.models import ModelsFile
 from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
@@ -84,6 +85,7 @@ class RestartedWorld(World):
     def __init__(self, folder: Path, history: History) -> None:
         self.settings, self.folder, self.models = SETTINGS, folder, ModelsFile()
         self.clock = ManualClock(history.time, history.steady)
+        self.step = nothing
         self._open()
 
     def repeat_call(self, row: Row) -> Row:

@@ -29,10 +29,14 @@ PROGRAMS = {
     "agent/program.py": "a program of the agent's own, killed with all that it started in time",
     "agent/serve.py": "",
     "agent/session/calls.py": "a tool, whose program has a time limit of its own",
+    "agent/session/runtimes/forwarder.py": "the forwarder of a CLI, killed with it",
+    "agent/session/subagents/process.py": "a sub-agent, killed whole at its time limit",
+    "agent/session/runtimes/cli.py": "a CLI, killed with its group when its session closes it",
     "agent/session/runtimes/builtin.py": "the runtime, killed when its session closes it",
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
     "cli/host/doctor.py": "the operator waits, and can interrupt",
     "cli/host/doctor_models.py": "",
+    "cli/host/runtime.py": "",
     "cli/host/status.py": "",
     "cli/work/group_usage.py": "",
     "cli/host/install/machine.py": "an installation, before the operator's eyes",
@@ -71,6 +75,8 @@ CHANGES = {
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 WRITERS = (
     "agent/artifacts.py", "agent/crash_report.py", "agent/agent_loop.py", "agent/workspace.py",
+    "agent/gate.py", "agent/session/subagents/order.py", "agent/session/subagents/folder.py",
+    "agent/session/runtimes/cli_dialect.py",
     "agent/prompt_context.py", "agent/session/log.py", "agent/session/main.py",
     "proxy/main.py",
     "host/", "privd/", "jobs/",

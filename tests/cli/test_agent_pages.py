@@ -28,6 +28,9 @@ AGENT: Message = {
                              "output": "boom\x1b[2J"},
 }  # fmt: skip
 TASK: Message = {"id": "t1", "agent": "lead", "state": "in_progress", "title": "Sum"}
+SUB: Message = {
+    "id": "5ub", "name": "clone", "parent": "lead", "uid": 60001, "deadline": 4.0, "model_calls": 3,
+}  # fmt: skip
 COMMIT: Message = {"commit": "d" * 40, "message": "set command of lead\n\nby: operator"}
 
 
@@ -38,6 +41,7 @@ def _answers(hive: Hive) -> None:
     answers["ListSecrets"] = lambda _: {"secrets": [{"key": "KEY", "readable": False}]}
     answers["ListTasks"] = lambda _: {"tasks": [TASK, {**TASK, "id": "t2", "agent": "bob"}]}
     answers["GetLogs"] = lambda _: {"lines": [{"time": 3.0, "unit": "u", "text": "hi\x1b"}]}
+    answers["ListSubagents"] = lambda _: {"subagents": [SUB]}
     answers["MetaLog"] = lambda _: {"commits": [COMMIT]}
 
 
@@ -50,7 +54,10 @@ def test_the_page_has_spec_position_rights_limits_state_exit_tasks_and_log(hive:
         "why          ended with 3", "wanted       running since 1970-01-01", "failures     5",
         "capabilities spawn", "secrets      KEY (not readable)", "limits       memory_max=512M",
         "exit status 3, unasked", "  boom⟨U+001B⟩[2J", "tasks        1 open",
-        "  t1  in progress  Sum", "hi⟨U+001B⟩", "spec         changed; `hive restart lead`",
+        "  t1  in progress  Sum",
+        "sub-agents   1 open",
+        "  5ub  clone of lead, uid 60001, until 1970-01-01", "3 calls of models",
+        "hi⟨U+001B⟩", "spec         changed; `hive restart lead`",
     ):  # fmt: skip
         assert text in done.out, text
     assert "t2" not in done.out

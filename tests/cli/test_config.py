@@ -99,7 +99,9 @@ def test_template_and_schema_are_printed_for_editors(hive: Hive) -> None:
     assert "{ ... }" in hive("config", "template", "agent.nix").out
     assert hive("config", "template", "../secret").status == 2
     schema = json.loads(hive("config", "schema").out)
-    assert set(schema["properties"]) == {"harness", "request", "session", "settings"}
+    assert set(schema["properties"]) == {
+        "harness", "mcp", "request", "session", "settings", "subagents",
+    }  # fmt: skip
     assert schema["additionalProperties"] is False
 
 
@@ -136,4 +138,4 @@ def test_agent_toml_takes_sizes_and_reports_invalid_values(hive: Hive, folder: P
     (folder / "agent.toml").write_text('[request]\nnetwork = "internet"\n')
     ((place, fault),) = faults(hive, folder).items()
     assert place == "agent.toml:2: request.network"
-    assert "agents have no network yet" in fault
+    assert "there is no network profile internet" in fault

@@ -56,8 +56,9 @@ def test_missing_agents_are_created_parents_first(
 
 
 @pytest.mark.parametrize(("right", "params"), [
-    ("subagents", {"capabilities": ["spawn", "subagents"]}), ("network:host", {"network": "host"}),
-    ("subagents", {"add_capabilities": ["secret:key", "subagents"]}),
+    ("network:veth", {"capabilities": ["spawn", "network:veth"]}),
+    ("network:lan", {"capabilities": ["network:lan"]}),
+    ("network:lan", {"add_capabilities": ["secret:key", "network:lan"]}),
 ])  # fmt: skip
 def test_a_right_without_effect_is_refused_before_any_change(
     hive: Hive, spawned: list[Message], tmp_path: Path, right: str, params: Message

@@ -33,14 +33,14 @@ LISTS = sorted(words for words, group in GROUPS.items() if isinstance(group, Lis
 # In the others a word that is no command is a name: `hive inbox alice`.
 STRICT = [words for words, group in GROUPS.items() if not isinstance(group, NameListGroup)]
 # These list files of the host, and do not ask the daemon.
-LOCAL = {("model", "key")}
+LOCAL = {("model", "key"), ("runtime",)}
 OTHERS = sorted(GROUPS.keys() - set(LISTS))
 
 
 def test_every_group_is_of_the_same_kind() -> None:
     assert len(LISTS) > 9
     assert all(isinstance(group, Group) for group in GROUPS.values())
-    assert OTHERS == [("config",), ("session",)], "what can be listed is a ListGroup"
+    assert OTHERS == [("config",), ("phase",), ("session",)], "what can be listed is a ListGroup"
 
 
 @pytest.mark.parametrize("words", LISTS, ids=" ".join)
@@ -100,7 +100,7 @@ def test_secret_alone_lists_the_secrets_of_all_agents(hive: Hive) -> None:
     }
     lines = hive("secret").out.splitlines()
     assert [line.split() for line in lines[1:]] == [
-        [name, "KEY", "yes"] for name in ("root", "alice", "bob")
+        [name, "KEY", "yes", "-", "-", "-"] for name in ("root", "alice", "bob")
     ]
 
 

@@ -124,6 +124,9 @@ def test_calls_are_shown(hive: Hive) -> None:
     table = hive("model", "calls").out
     assert "12,345" in table
     assert "0.03804" in table
+    of_sub = {**EVENT, "fields": {"model": "sonnet", "sub": "5ub"}}
+    hive.peer.answers["ListEvents"] = lambda _: {"events": [of_sub]}
+    assert "alice/5ub" in hive("model", "calls").out
 
 
 class Answers(BaseHTTPRequestHandler):

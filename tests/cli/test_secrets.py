@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from cli.run import Hive
 
-ANSWER = {"agent": "alice", "key": "token", "readable": True}
+ANSWER = {
+    "agent": "alice", "key": "token", "readable": True, "provider": "github", "alias": "work",
+    "identity": "", "expired": "",
+}  # fmt: skip
 
 
 class Pipe(io.TextIOWrapper):
@@ -59,7 +62,10 @@ def test_a_value_cannot_be_an_argument(hive: Hive) -> None:
 def test_keys_are_listed_and_removed(hive: Hive) -> None:
     hive.peer.answers["ListSecrets"] = lambda _: {"secrets": [dict(ANSWER)]}
     hive.peer.answers["RemoveSecret"] = lambda _: dict(ANSWER)
-    assert hive("secret", "list", "alice").out == "AGENT  KEY    READABLE\nalice  token  yes\n"
+    assert hive("secret", "list", "alice").out == (
+        "AGENT  KEY    READABLE  PROVIDER  ALIAS  EXPIRED\n"
+        "alice  token  yes       github    work   -\n"
+    )
     assert hive("secret", "list", "alice", "-o", "name").out == "token\n"
     assert hive("secret", "rm", "alice", "token").status == 0
     (asked,) = hive.peer.params_of("RemoveSecret")

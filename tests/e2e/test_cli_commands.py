@@ -98,7 +98,7 @@ SHOWN = {
     "escalation list": [], "reminder list": ["lead"], "role list": [], "tool list": ["worker"],
     "definition list": [], "definition show": ["reviewer"], "agent list": [],
     "secret list": ["worker"], "budget list": [], "meta log": [], "quarantine": [],
-    "turn list": ["worker"], "model list": [],
+    "turn list": ["worker"], "model list": [], "phase show": [],
 }  # fmt: skip
 
 
@@ -107,6 +107,7 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
     questions = {**SHOWN, **_things(host)}
     assert questions.keys() == OUTPUTS.keys()
     operations = catalog.load()
+    host.hive("agent", "create", "queen", "--definition", "queen")  # for `phase show`
     for command, (name, field) in OUTPUTS.items():
         operation = operations.get(name)
         assert operation is not None
@@ -115,8 +116,10 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
         assert isinstance(schema, dict)
         part = schema["properties"][field] if field else schema
         if command == "status":  # the command adds what it asks the host for
-            assert {printed.pop(name) is not None for name in ("models", "disk", "used")} == {True}
+            added = ("models", "egress", "disk", "used")
+            assert {printed.pop(name) is not None for name in added} == {True}
         assert faults(printed, part, schema) == [], command
+    host.hive("destroy", "queen", "--yes")
     # Its agent ends it: to cancel a task that is begun ends the container some time later.
     ended = {"task": questions["task show"][0], "status": "failed", "summary": "read"}
     assert not host.ask("worker", "FinishTask", **ended).error

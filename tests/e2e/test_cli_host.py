@@ -69,7 +69,7 @@ def assert_teardown_asks(fresh: HiveHost) -> None:
     for text in (
         "This stops",
         "root",
-        "hived, hive-privd and hive-model",
+        "hived, hive-privd, hive-model and hive-egress",
         "Files, settings and accounts stay",
     ):
         assert text in refused.stdout, refused

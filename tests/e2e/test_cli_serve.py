@@ -1,18 +1,46 @@
-"""Any program is an agent: `hive-agent serve` in real containers, through stops and crashes."""
+"""Any program is an agent: `hive-agent serve` in real containers, through stops and crashes.
+
+Also programs in Python, and clients of MCP in a container, on the same host.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
+from environments import environment_of
 
 pytestmark = pytest.mark.lab
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+AS_USER = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "env", "HOME=/tmp")
+# It prints the names of the tools, and what two calls were answered with.
+MCP_CLIENT = """
+import asyncio, json
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+async def talk():
+    async with Client(StdioServerParameters(command="hive-agent", args=["mcp"])) as client:
+        tools = (await client.list_tools()).tools
+        sent = await client.call_tool("send", {"to": "root", "body": "over MCP"})
+        refused = await client.call_tool("send", {"to": "nobody", "body": "x"})
+    hints = [tool.annotations.model_dump() for tool in tools]
+    print(json.dumps([
+        [tool.name for tool in tools], hints, sent.structured_content, sent.is_error,
+        refused.structured_content, refused.is_error,
+    ]))
+
+asyncio.run(talk())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +157,57 @@ def test_repeated_daemon_crashes_lose_no_message_and_duplicate_no_answer(
     assert sorted(answers(host, "echo")) == sorted(bodies)
     assert host.json("inbox", "echo") == []
     assert host.main_pid("echo") == before
+
+
+def test_the_example_answers_messages_and_does_tasks(host: HiveHost) -> None:
+    program = (EXAMPLES / "echo.py").read_text()
+    host.hive("agent", "create", "example", "--role", "worker", "--", "python3", "-c", program)
+    assert "is there an echo?" in host.hive("send", "example", "is there an echo?", "--wait", "20")
+    assert "and a task?" in host.hive("task", "assign", "example", "and a task?", "--wait")
+
+
+def test_a_secret_is_an_environment_variable_of_the_command(host: HiveHost) -> None:
+    command = ["hive-agent", "serve", "--secret-env", "api-key", "--", "sh", "-c", "echo $API_KEY"]
+    host.hive("agent", "create", "keyed", "--role", "worker", "--capability", "secret:api-key",
+              "--", *command)  # fmt: skip
+    host.hive("secret", "set", "keyed", "api-key", text="a-long-random-value\n")
+    assert "a-long-random-value" in host.hive("send", "keyed", "x", "--wait", "20")
+
+
+def test_a_missing_program_is_named_in_the_log(host: HiveHost) -> None:
+    host.fails(3, "agent", "create", "lost", "--", "/home/me/agent.py")
+    assert "cannot run /home/me/agent.py: no such program in this container" in host.hive(
+        "logs", "lost"
+    )
+
+
+@pytest.fixture(scope="module")
+def talking(host: HiveHost) -> HiveHost:
+    host.grow(ann="root", bob={"parent": "ann", "role": "worker"})
+    return host
+
+
+def test_an_mcp_client_in_a_container_acts_as_its_agent(talking: HiveHost) -> None:
+    host = talking
+    if environment_of("runtime") is None:
+        pytest.skip("what sessions import could not be fetched")
+    python = ("PYTHONPATH=/opt/hive/runtime", "/usr/bin/python3", "-c", MCP_CLIENT)
+    names, hints, sent, failed, refusal, refused = json.loads(
+        host.inside("ann", *AS_USER, *python).splitlines()[-1]
+    )
+    assert not failed
+    assert refused
+    letters = [row for row in host.mail("root") if row["body"] == "over MCP"]
+    assert [(row["id"], row["from"]) for row in letters] == [(sent["id"], "ann")]
+    assert refusal["error"] == "NotFound"
+    assert "list_agents" in refusal["next"]
+    listed = host.ask("ann", "ListToolset")["tools"]
+    assert names == [row["name"] for row in listed if row["kind"] == "operation"]
+    assert all(None not in (hint[name] for name in hint if name != "title") for hint in hints)
+
+
+def test_in_a_container_without_the_runtime_mcp_says_what_is_missing(talking: HiveHost) -> None:
+    done = talking.enter("bob", "env", "HIVE_RUNTIME=/opt/none", "hive-agent", "mcp", check=False)
+    assert done.returncode == 78
+    assert "/opt/none is not there" in done.stderr
+    assert "scripts/install" in done.stderr

@@ -16,6 +16,7 @@ SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refuse
          "restarts  lead", "└── tester", "awaiting plan approval",
          "From 1 to 1000 it is 500500.", "owl running",
          "success 5 words", "I thought about it.", "Here I am.",
+         "the other one has listed the files.", "The colony says: 4 words",
          "All checks passed.")  # fmt: skip
 # The embedded model, or that it is not there.
 EMBEDDED = ("success The bridge opens on Monday", "SKIPPED: the embedded model")

@@ -37,6 +37,19 @@ connection.sock.connect("/run/hive-model/operator.sock")
 connection.request("POST", "/test", json.dumps({"alias": sys.argv[1]}))
 print(connection.getresponse().read().decode())
 """
+# Enters the control group of a service, as a process of it would be there, and sends a datagram to
+# each address; prints those that the kernel refused. Root passes the service's other limits.
+SEND = """
+import pathlib, socket, sys
+pid = pathlib.Path("/proc/self/stat").read_text().split()[0]
+group = next(path for path in sys.argv[1:3] if pathlib.Path(path).is_dir())
+pathlib.Path(group, "cgroup.procs").write_text(pid)
+for address in sys.argv[3:]:
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (address, 9))
+    except PermissionError:
+        print(address)
+"""
 IMPORT = (
     "import anthropic, jinja2, mcp, openai, pydantic_ai, hive_core.varlink as v; print(v.__file__)"
 )
@@ -104,6 +117,25 @@ def test_setup_makes_users_directories_and_settings_for_models(host: HiveHost) -
     assert "embedded" in done.stdout
     assert "runtime" in done.stdout
     assert "nothing to do" in host.setup()
+
+
+def refused_addresses(host: HiveHost, unit: str, *addresses: str) -> list[str]:
+    group = prop(host, unit, "ControlGroup")
+    groups = (f"/sys/fs/cgroup/unified{group}", f"/sys/fs/cgroup{group}")  # hybrid, or version 2
+    return host.run("/usr/bin/python3", "-Ic", SEND, *groups, *addresses).stdout.split()
+
+
+def test_the_kernel_refuses_what_the_units_deny(host: HiveHost) -> None:
+    """IPAddressDeny=; that of the proxy has what only the host itself may ask."""
+    there = ("127.0.0.1", "169.254.7.7", "224.0.0.9")
+    for address in (f"{there[1]}/32", "224.0.0.0/4"):
+        host.run("ip", "route", "replace", "local" if "/32" in address else "unicast", address,
+                 "dev", "lo")  # fmt: skip
+    chat(host)
+    denied = ("hived.service", "hive-privd.service", "hive-small.service")
+    assert [refused_addresses(host, unit, *there) for unit in denied] == [list(there)] * 3
+    assert refused_addresses(host, "hive-model.service", *there) == list(there[1:])
+    assert refused_addresses(host, "dbus.service", *there) == []
 
 
 def test_the_proxy_runs_without_rights_and_calls_the_embedded_model(host: HiveHost) -> None:

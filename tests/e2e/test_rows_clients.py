@@ -100,7 +100,7 @@ def test_the_operator_gets_the_documented_shapes(host: HiveHost) -> None:
     status = host.json("status")
     assert status.keys() == {
         "commit", "refused", "agents", "hived", "alarms", "waiting", "quarantines", "failed",
-        "tasks", "models", "disk", "used",
+        "tasks", "models", "egress", "disk", "used",
     }  # fmt: skip
     assert status["agents"] == {"running": 5}
     assert status["hived"].keys() >= {"version", "since"}

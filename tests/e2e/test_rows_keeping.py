@@ -95,7 +95,15 @@ def test_a_secret_needs_a_capability_and_is_rotated_without_a_restart(host: Hive
     host.until(lambda: reads(host, "ann") == VALUE, "it is shown")
     assert reads(host, "ann", 1000) == ""
     assert host.json("secret", "list", "ann") == [
-        {"agent": "ann", "key": "token", "readable": True}
+        {
+            "agent": "ann",
+            "key": "token",
+            "readable": True,
+            "provider": "",
+            "alias": "",
+            "identity": "",
+            "expired": "",
+        }
     ]
     host.hive("secret", "set", "ann", "token", text=NEWER)
     host.until(lambda: reads(host, "ann") == NEWER, "it is rotated")

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
+import long
 import pytest
+from chaos.session_load import MODELS as LOAD_MODELS
+from chaos.session_load import POINTS, SETTINGS, VICTIMS, SessionLoad
+from chaos.session_oracle import outcomes, verdict
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
@@ -115,10 +121,13 @@ class ModelAnswer:
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
     made = HiveHost(lab)
-    made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS)
+    made.run(
+        "sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS + LOAD_MODELS
+    )
     made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES)
     made.run("sh", "-c", "cat >/run/provider.py", text=PROVIDER)
     made.run("systemd-run", "--quiet", "--unit=provider", "/usr/bin/python3", "/run/provider.py")
+    made.settings(SETTINGS)
     made.setup()
     made.run(
         "sh", "-c", "umask 027; cat >/etc/hive/keys/mine; chgrp hive-model /etc/hive/keys/mine",
@@ -183,7 +192,7 @@ def test_a_model_that_the_agent_may_not_call_is_refused(host: HiveHost) -> None:
     assert (refused.status, "paid" in refused.text) == (403, True)
     assert chat(host, "ann", "hello", "nonsense").status == 404
     assert chat(host, "bob", "hello", "paid").json["choices"][0]["message"]["content"] == "paid"
-    assert request(host, "ann", "/v1/files").status == 404  # answered before a body is read
+    assert request(host, "ann", "/v1/files", {"x": 1}).status == 404
 
 
 def test_at_the_end_of_its_budget_an_agent_is_told_whose_it_is_and_goes_on_with_more(
@@ -294,3 +303,30 @@ def test_hive_model_is_killed_in_a_stream_and_the_next_call_waits_for_it(host: H
     assert (answer.status, answer.whole) == (200, False)
     # The socket is hived's too: the connection queues until the new hive-model has it.
     assert chat(host, "ann", "hello").status == 200
+
+
+@pytest.mark.sized
+def test_sessions_lose_and_repeat_nothing_when_anything_is_killed(host: HiveHost) -> None:
+    """Row Q41: at records of the log and at random moments, while tasks and mail come in."""
+    seed = long.seed()
+    random = Random(f"{seed} sessions")  # noqa: S311 - a schedule, no secret
+    load = SessionLoad(host, seed, workers=long.times(1, 3), daemons=long.times(1, 2))
+    load.start()
+    points = [(victim, kind) for kind in POINTS for victim in VICTIMS]
+    plan = points if long.asked.chosen else [
+        (victim, random.choice(POINTS)) for victim in VICTIMS
+    ]  # fmt: skip
+    plan = [*plan, *((random.choice(VICTIMS), "") for _ in range(long.times(3, 60)))]
+    for victim, kind in random.sample(plan, len(plan)):
+        load.strike_at(victim, kind, random)
+    load.settle()
+    if long.asked.chosen:
+        load.wait_for_lost_calls()
+    evidence = load.evidence()
+    long.figure(
+        "kills of sessions", seed=seed, kills=Counter(victim for victim, _ in load.kills),
+        at_records=sum(bool(kind) for _, kind in load.kills), **outcomes(evidence),
+    )  # fmt: skip
+    faults = verdict(evidence)
+    assert not faults, f"--seed {seed}\n" + "\n".join(faults[:20])
+    assert len(load.kills) >= len(plan) // 2, f"--seed {seed}"

@@ -185,7 +185,7 @@ def test_without_a_root_agent_no_agent_is_placed(running: World) -> None:
     assert reason == "dora is not in topology.json, and no agent boss exists"
 
 
-@pytest.mark.parametrize("right", ["network:host", "subagents", "fly"])
+@pytest.mark.parametrize("right", ["network:lan", "network:veth", "fly"])
 def test_a_right_that_has_no_effect_is_not_given_by_hand(running: World, right: str) -> None:
     before = running.hive
     file = path(running) / "agents" / "ann.json"
@@ -201,14 +201,14 @@ def test_a_right_that_has_no_effect_is_not_given_by_hand(running: World, right: 
 
 def test_what_was_held_of_old_stays_in_force_by_hand(running: World) -> None:
     """A commit that changes something else of it is adopted."""
-    hold(running, "ann", "network:host", "subagents")
+    hold(running, "ann", "network:lan", "network:veth")
     file = path(running) / "agents" / "ann.json"
     spec = json.loads(file.read_text())
     file.write_text(json.dumps({**spec, "title": "new"}))
     oid = commit(running, dict(running.hive.topology.parents))
     hand(running).check_branch()
     assert running.hive.commit == oid
-    assert {"network:host", "subagents"} <= set(running.hive.spec("ann").capabilities)
+    assert {"network:lan", "network:veth"} <= set(running.hive.spec("ann").capabilities)
 
 
 def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(running: World) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from hive_core.host.storage.deferred_reads import DeferredReads
 from hive_core.model.agents.machine import Cpu, Machine
 from hive_core.plan.desired import ReconcilePlan
-from hive_core.testing import MemoryJournal
+from hive_core.testing import MemoryJournal, MemorySubAgentSockets
 
 
 async def _plan() -> ReconcilePlan:
@@ -28,5 +28,7 @@ def test_processor_time_is_read_when_the_host_was_looked_at() -> None:
     def read_cpu(machine: Machine) -> Cpu | None:
         return Cpu("1", 5) if machine.main_pid else None
 
-    reads = DeferredReads(MemoryJournal(), _plan, _diff, machines, observe, read_cpu)
+    reads = DeferredReads(
+        MemoryJournal(), _plan, _diff, machines, observe, MemorySubAgentSockets(), read_cpu
+    )
     assert asyncio.run(reads.cpu(["u", "down", "stranger"])) == {"u": Cpu("1", 5)}

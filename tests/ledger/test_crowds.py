@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fixtures.messages import Mind, change_mind, letter
+from fixtures.seeds import empty_ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def test_it_is_followed_whatever_happens_to_a_box(
     steps: list[tuple[str, str, int]],
 ) -> None:
     with TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as folder:
+        empty_ledger().plant(Path(folder))
         ledger = Ledger.open(Path(folder, "hive.db"), limits=BOUNDS, primed=0)
         for number, (step, sender, size) in enumerate(steps):
             with suppress(Mind), ledger.transaction(), suppress(InboxFull):

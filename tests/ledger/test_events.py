@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.messages import Mind, change_mind
+from fixtures.seeds import empty_ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,7 @@ def test_the_chain_goes_on_over_a_restart(folder: Path) -> None:
     ],
 )
 def test_an_edit_or_a_deletion_is_found(folder: Path, sql: str, broken: int) -> None:
+    empty_ledger().plant(folder)
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         for _ in range(10):

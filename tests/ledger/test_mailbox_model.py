@@ -10,6 +10,7 @@ from tempfile import mkdtemp
 
 import pytest
 from fixtures.messages import Mind, change_mind, letter
+from fixtures.seeds import empty_ledger
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -89,6 +90,7 @@ class Mailbox(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        empty_ledger().plant(self.folder)
         self.ledger = self._open()
         self.model = Model()
         self.now = 1000.0

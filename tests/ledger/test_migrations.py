@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from fixtures.ledger_processes import end_at
 from fixtures.messages import bodies, letter
+from fixtures.seeds import empty_ledger
 from long import seed, times
 
 from hive_core.errors import InvalidArgument
@@ -143,7 +144,7 @@ def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, numb
 def test_an_older_hived_refuses_a_newer_ledger_and_leaves_it_as_it_is(
     folder: Path, number: int
 ) -> None:
-    Ledger.open(folder / "hive.db", primed=0).close()
+    empty_ledger().plant(folder)
     older, before = folder / "older", content(folder / "hive.db")
     older.mkdir()
     for file in migration_scripts(MIGRATIONS)[:number]:

@@ -68,6 +68,7 @@ def test_a_missing_number_is_explained_by_the_chain_alone(
     folder: Path, sql: str, broken: int | None
 ) -> None:
     path = folder / "hive.db"
+    empty_ledger().plant(folder)
     with closing(Ledger.open(path, primed=0)) as ledger:
         write(ledger, "own.a", "record", "own.b", "own.c", "record", "record", "own.d", "record")
     with closing(sqlite3.connect(path)) as raw, raw:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.messages import Mind, change_mind
-from fixtures.seeds import folder_in_ram
+from fixtures.seeds import empty_ledger, folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
@@ -33,6 +33,7 @@ def write(
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    empty_ledger().plant(tmp_path)
     with closing(Ledger.open(tmp_path / "hive.db", limits=LIMITS, primed=0)) as result:
         yield result
 
@@ -178,6 +179,7 @@ def test_the_chain_is_whole_and_counted_whatever_goes(
     steps: list[tuple[str, int, str, str]],
 ) -> None:
     with folder_in_ram() as folder:
+        empty_ledger().plant(folder)
         with closing(Ledger.open(folder / "hive.db", limits=LIMITS, primed=0)) as ledger:
             assert ledger.events.verify() is None
             walk = ledger.events.walk()

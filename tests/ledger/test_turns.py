@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.messages import bodies, ids, letter
+from fixtures.seeds import empty_ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -174,6 +175,7 @@ class temporary:  # noqa: N801 - reads like a function
         from tempfile import TemporaryDirectory  # noqa: PLC0415
 
         self._folder = TemporaryDirectory(dir="/dev/shm")
+        empty_ledger().plant(Path(self._folder.name))
         self._ledger = Ledger.open(Path(self._folder.name, "hive.db"), primed=0)
         return self._ledger
 

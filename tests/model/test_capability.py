@@ -45,7 +45,8 @@ def test_meta_update_covers_every_input_and_nothing_else_covers_more_than_itself
     assert covers(("meta.update",), "meta.update:nixpkgs")
     assert not covers(("meta.update:nixpkgs",), "meta.update")
     assert not covers(("meta.update:nixpkgs",), "meta.update:home-manager")
-    assert not covers(("network:veth",), "network:host")
+    assert not covers(("network:egress-allowlist",), "network:host")
+    assert covers(("network:host",), "network:egress-allowlist")
     assert not covers(("meta.read",), "meta.update:nixpkgs")
     assert not covers((), "spawn")
 
@@ -72,7 +73,7 @@ def test_what_can_be_granted_is_read_by_something(word: str) -> None:
 
 
 def test_what_has_no_effect_is_loaded_and_not_given() -> None:
-    for entry in ("subagents", "network:host", "network:lan"):
+    for entry in ("network:none", "network:lan"):
         assert check_capabilities([entry]) == (entry,)
         with pytest.raises(InvalidArgument, match=f"'{entry}' has no effect: .+") as refusal:
             check_grantable(["spawn", entry], field="capability")

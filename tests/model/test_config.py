@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hive_core.errors import InvalidArgument
 from hive_core.host.git.seed import LAYERS, seed
 from hive_core.model.config import agent_config
-from hive_core.model.config.agent_config import AgentConfig, ConfigRequest
+from hive_core.model.config.agent_config import AgentConfig, ConfigRequest, McpServer
 from hive_core.model.config.validation import find_faults
 from hive_core.plan import toml
 
@@ -39,6 +39,7 @@ def test_the_template_says_nothing_and_shows_every_key(kind: str) -> None:
     for table in (result.harness, result.request, result.request.limits):
         assert table.model_fields_set == set(type(table).model_fields)
     assert result.settings
+    assert result.mcp["git"].model_fields_set == set(McpServer.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,9 @@ def test_an_agent_gives_its_own_models_and_those_of_the_tiers_up_to_its_own() ->
     [
         ({"model": "gpt"}, "model", "no model 'gpt'; models.toml of this host has opus, sonnet"),
         ({"capabilities": ("model:gpt",)}, "capabilities", "no model 'gpt'"),
-        ({"runtime": "claude"}, "runtime", "builtin and scripted only"),
-        ({"runtime": "acp"}, "runtime", "builtin and scripted only"),
+        ({"runtime": "claude"}, "runtime", "needs a model of the wire messages; sonnet has chat"),
+        ({"runtime": "codex"}, "runtime", "needs a model of the wire responses; sonnet has chat"),
+        ({"runtime": "acp"}, "runtime", "no runtime acp in this version"),
         ({"runtime": "scripted"}, "runtime", "sonnet is http"),
     ],
 )
@@ -98,6 +99,7 @@ def test_what_the_host_does_not_have_is_refused_where_it_is_set(
 def test_what_an_agent_had_before_stays() -> None:
     before = agent(model="removed", capabilities=("model:gone",))
     check_spec(CATALOG, before.model_copy(update={"title": "Scout"}), before)
+
     with pytest.raises(InvalidArgument, match="removed"):
         check_spec(CATALOG, before.model_copy(update={"runtime": Runtime.BUILTIN}), before)
 

@@ -21,7 +21,7 @@ from nix import options_page
 
 SHARED = (
     "hived.service", "hive-privd.service", "hived.slice", "hive-model.service",
-    "hive-model.socket", "hive-small.service", "hive-small.socket",
+    "hive-model.socket", "hive-small.service", "hive-small.socket", "hive-egress.service",
 )  # fmt: skip
 # What only NixOS has or needs: paths of the store, and how a switch goes about a unit.
 OURS = {
@@ -85,7 +85,7 @@ def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "most"), [
     ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0), ("hive-model", 2.0),
-    ("hive-small", 2.0),
+    ("hive-small", 2.0), ("hive-egress", 2.0),
 ])  # fmt: skip
 def test_the_exposure_of_a_unit_stays_within_its_bound(name: str, most: float) -> None:
     """By the measure of `systemd-analyze security`; hive-privd has to mount."""
@@ -145,7 +145,8 @@ def test_files_beside_the_settings() -> None:
 def test_operators_have_a_group_and_the_daemon_an_account() -> None:
     users = ask("e.config.users", host_with(operators=["alice"]))
     assert users["groups"] == {
-        "hive": {}, "hive-model": {}, "hive-small": {}, "hive-operator": {"members": ["alice"]}
+        "hive": {}, "hive-model": {}, "hive-small": {}, "hive-egress": {},
+        "hive-operator": {"members": ["alice"]},
     }  # fmt: skip
     assert set(users["users"]) == set(layout.USERS)
     assert users["users"]["hive"]["isSystemUser"]

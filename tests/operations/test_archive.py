@@ -214,13 +214,13 @@ def test_what_has_no_effect_does_not_come_back(world: World) -> None:
     """Not even where the parent holds it, and to a root neither."""
     world.grow("other")
     for name in ("a1", "a11", "other"):
-        hold(world, name, "network:host", "subagents")
+        hold(world, name, "network:lan", "network:veth")
     root = world.uuid("other")
     world.call("operator", "destroy", agent="other")
-    assert world.call("operator", "restore", id=root)["lost"] == ["network:host", "subagents"]
+    assert world.call("operator", "restore", id=root)["lost"] == ["network:lan", "network:veth"]
     uuid = world.uuid("a11")
     world.call("a1", "destroy", agent="a11")
-    assert world.call("operator", "restore", id=uuid)["lost"] == ["network:host", "subagents"]
+    assert world.call("operator", "restore", id=uuid)["lost"] == ["network:lan", "network:veth"]
 
 
 def test_a_root_comes_back_with_what_the_operator_gave_it(world: World) -> None:

@@ -69,6 +69,15 @@ def test_what_no_agent_can_be_is_refused_when_it_is_written(
         define(world, agent=agent)
 
 
+def test_what_a_file_lost_is_kept_with_the_definition(world: World) -> None:
+    define(world, warnings=["color: without effect"])
+    assert world.call("a1", "get_definition", name="reviewer")["warnings"] == [
+        "color: without effect"
+    ]
+    define(world)
+    assert world.call("a1", "get_definition", name="reviewer")["warnings"] == []
+
+
 def test_only_the_operator_writes_definitions_and_all_read_them(world: World) -> None:
     define(world)
     for operation in ("set_definition", "remove_definition"):

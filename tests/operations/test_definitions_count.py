@@ -111,14 +111,24 @@ def test_no_agent_is_deeper_below_another_than_its_limit_of_levels(world: World)
 
 @pytest.mark.parametrize(
     ("network", "error"),
-    [("none", ""), ("egress-allowlist", "InvalidArgument"), ("host", "InvalidArgument")],
+    [("none", ""), ("egress-allowlist", "NotAllowed"), ("host", "NotAllowed")],
 )
-def test_there_is_no_network_to_be_given(world: World, network: str, error: str) -> None:
+def test_a_network_is_given_by_the_operator(world: World, network: str, error: str) -> None:
     agent = {"role": "worker", "network": network}
-    assert world.fault("operator", "set_definition", name="kind", agent=agent) == error
-    assert world.fault("operator", "spawn", name="rita", network=network) == error
-    refused = world.fault("a", "spawn", name="rob", network=network)
-    assert refused == ("NotAllowed" if error else "")
+    assert world.fault("operator", "set_definition", name="kind", agent=agent) == ""
+    assert world.fault("operator", "spawn", name="rita", network=network) == ""
+    assert world.fault("a", "spawn", name="rob", network=network) == error
+    assert world.fault("a", "spawn", name="ron", definition="kind") == error
+
+
+def test_an_agent_gives_the_network_that_it_has_and_no_more(world: World) -> None:
+    world.call("operator", "grant_capability", agent="a", capability="network:host")
+    world.call("operator", "set_agent", agent="a", egress=["PyPI.org.:443"])
+    assert world.fault("a", "spawn", name="rob", network="host") == "NotAllowed"
+    world.call("a", "spawn", name="ron", network="egress-allowlist")
+    spec = world.hive.spec("ron")
+    assert "network:egress-allowlist" in spec.capabilities
+    assert spec.egress == ("pypi.org:443",)
 
 
 def test_an_unknown_network_is_refused(world: World) -> None:

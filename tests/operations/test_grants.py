@@ -87,7 +87,7 @@ def test_a_granted_capability_is_held_and_can_be_handed_on(world: World) -> None
     assert world.fault("a", "spawn", name="new", capabilities=["secret:web"]) == ""
 
 
-USELESS = ("network:host", "network:foo", "subagents")
+USELESS = ("network:veth", "network:foo")
 
 
 @pytest.mark.parametrize("capability", USELESS)

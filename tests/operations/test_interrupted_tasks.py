@@ -94,6 +94,24 @@ def test_a_stop_of_the_running_agent_ends_it(sessions: World, operation: str) ->
     assert result(sessions, task)["status"] == "failed"
 
 
+@pytest.mark.parametrize("requeue", [0, 1])
+def test_the_undecided_plan_of_an_agent_that_goes_to_sleep_is_void(
+    sessions: World, requeue: int
+) -> None:
+    """Row K13: an agent that sleeps has no task. The next attempt plans anew."""
+    task = give(sessions, "a", "s", plan_required=True, requeue=requeue)
+    plan = sessions.call("s", "create_plan", task=task, steps=["look", "mend"])["plan"]
+    sessions.call("a", "sleep", agent="s")
+    end_machine(sessions, "s")
+    assert state(sessions, task) == ("queued" if requeue else "done")
+    (row,) = rows(sessions.call("a", "list_plans", task=task)["plans"])
+    assert (row["plan"], row["state"]) == (plan, "void")
+    why = "its task was queued again: s was ended: sleeps" if requeue else "its task has ended"
+    assert str(row["reason"]).startswith(why)
+    assert [row for row in sessions.mail("a") if row["kind"] == "plan_submitted"] == []
+    assert sessions.fault("a", "approve_plan", task=task, plan=plan) == "Conflict"
+
+
 @pytest.mark.parametrize("operation", ["stop", "kill", "sleep"])
 def test_a_stop_in_the_pause_before_the_next_start_ends_it(sessions: World, operation: str) -> None:
     """No end of a machine follows that could end it."""

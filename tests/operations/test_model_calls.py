@@ -1,86 +1,35 @@
-"""Calls of models: who may, what they hold, what is charged, and what happens to lost ones."""
+"""Calls of models: who may, what they hold, what is charged, also to tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from fixtures.world import Reply, World, fields, rows, world
+from fixtures.model_calls import (
+    AGENTS,
+    MODELS,
+    TIERS,
+    budget,
+    finish,
+    give,
+    model_events,
+    proxy,
+    reserve,
+    sums,
+)
+from fixtures.world import World, fields, rows, world
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed, NotFound
-from hive_core.model.config.limits import ModelSettings
-from hive_core.model.config.models import parse_models
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.budget import BudgetKind
 
-MODELS = parse_models("""
-[providers.one]
-base_url = "https://one.example/v1"
-[models.opus]
-provider = "one"
-name = "big"
-price_in = 10.0
-price_out = 50.0
-[models.sonnet]
-provider = "one"
-name = "middle"
-price_in = 2
-price_out = 8
-""")
-TIERS = ModelSettings(strategic="opus", tactical="sonnet", operational="sonnet")
-MODEL = "model"
+HAND_BACK = {"tools": False, "hand_back": True}
 
 
 @pytest.fixture(name="world")
 def _world() -> Iterator[World]:
-    with world(Settings(models=TIERS), "root/a", "a/a1", "a/a2", "root/b", models=MODELS) as made:
+    with world(Settings(models=TIERS), *AGENTS, models=MODELS) as made:
         yield made
-
-
-def proxy(world: World, operation: str, /, **params: object) -> Reply:
-    """A call of hive-model."""
-    return world.ask_as(MODEL, operation, params).result()
-
-
-def reserve(world: World, name: str, **more: object) -> str:
-    """400 bytes, so 100 tokens of input; at most 50 of output."""
-    params: dict[str, object] = {
-        "agent": world.uuid(name), "alias": "sonnet", "wire": "chat", "bytes": 400, "out_most": 50,
-    }  # fmt: skip
-    return str(proxy(world, "reserve_model", **{**params, **more})["reservation"])
-
-
-def finish(world: World, id_: str, **more: object) -> Reply:
-    params: dict[str, object] = {
-        "reservation": id_, "status": "done", "model": "sonnet", "tokens_in": 90, "tokens_out": 30,
-        "cost": 0.00042,
-    }  # fmt: skip
-    return proxy(world, "settle_model", **{**params, **more})
-
-
-def give(world: World, name: str, amount: int, kind: str = "tokens") -> None:
-    world.call("operator", "allocate_budget", agent=name, kind=kind, amount=amount)
-
-
-def budget(world: World, name: str, kind: str = "tokens") -> tuple[int, int, int, int]:
-    """What is free, held, spent and owed."""
-    held = world.ledger.budgets.get(world.uuid(name), BudgetKind(kind))
-    assert held is not None
-    return held.free, held.held, held.spent, held.over
-
-
-def sums(world: World, kind: str) -> dict[tuple[object, object], object]:
-    """The usage of one kind by agent and source."""
-    found_rows = rows(world.call("operator", "get_usage")["sums"])
-    return {(row["key"], row["source"]): row["amount"] for row in found_rows if row["kind"] == kind}
-
-
-def model_events(world: World) -> list[Reply]:
-    return [event for event in world.events() if event["kind"] == "model"]
-
-
-def notices(world: World, name: str) -> list[object]:
-    return [letter["body"] for letter in world.mail(name) if letter["kind"] == "budget"]
 
 
 # Who may
@@ -289,15 +238,40 @@ def test_a_task_that_is_used_up_has_one_call_without_tools(world: World) -> None
     with pytest.raises(LimitReached, match="report now what you have") as refusal:
         reserve(world, "a", task=task)
     assert refusal.value.fields["budget"] == f"task {task}"
-    lost = reserve(world, "a", task=task, tools=False)
+    for not_without in ({"tools": False}, {"hand_back": True}):
+        with pytest.raises(LimitReached):
+            reserve(world, "a", task=task, **not_without)
+    lost = reserve(world, "a", task=task, **HAND_BACK)
     finish(world, lost, status="error", tokens_in=0, tokens_out=0, cost=0.0)
-    last = reserve(world, "a", task=task, tools=False)
+    last = reserve(world, "a", task=task, **HAND_BACK)
     with pytest.raises(LimitReached):
-        reserve(world, "a", task=task, tools=False)
+        reserve(world, "a", task=task, **HAND_BACK)
     finish(world, last)
     with pytest.raises(LimitReached):
-        reserve(world, "a", task=task, tools=False)
+        reserve(world, "a", task=task, **HAND_BACK)
     assert fields(model_events(world)[-1])["hand_back"] is True
+
+
+def test_a_caller_that_leaves_its_call_beyond_the_budget_has_no_other(world: World) -> None:
+    task = assign(world, caps={"tokens": 100})
+    finish(world, reserve(world, "a", task=task))
+    left = reserve(world, "a", task=task, **HAND_BACK)
+    finish(world, left, status="gone", tokens_in=0, tokens_out=0, cost=0.0)
+    with pytest.raises(LimitReached):
+        reserve(world, "a", task=task, **HAND_BACK)
+
+
+def test_another_attempt_of_a_task_has_a_call_beyond_the_budget_again(world: World) -> None:
+    task = assign(world, caps={"tokens": 100})
+    finish(world, reserve(world, "a", task=task))
+    finish(world, reserve(world, "a", task=task, **HAND_BACK))
+    stored = world.ledger.tasks.require(task)
+    hand_backs = world.ledger.models.has_handed_back
+    assert hand_backs(task, stored.attempt)
+    assert not hand_backs(task, stored.attempt + 1)
+    world.call("operator", "cancel_task", task=task)
+    world.advance(15)
+    assert not hand_backs(task, stored.attempt)
 
 
 def test_a_task_at_a_cap_has_one_call_without_tools(world: World) -> None:
@@ -306,7 +280,9 @@ def test_a_task_at_a_cap_has_one_call_without_tools(world: World) -> None:
     finish(world, reserve(world, "a", task=task))
     with pytest.raises(LimitReached, match=f"task {task} has used 120 of 100 tokens"):
         reserve(world, "a", task=task)
-    assert reserve(world, "a", task=task, tools=False)
+    finish(world, reserve(world, "a", task=task, **HAND_BACK))
+    with pytest.raises(LimitReached):
+        reserve(world, "a", task=task, **HAND_BACK)
 
 
 def test_a_task_of_others_pays_for_nothing(world: World) -> None:
@@ -326,184 +302,3 @@ def test_a_task_that_ends_gives_back_what_its_calls_hold(world: World) -> None:
     assert budget(world, "root") == (5000, 0, 0, 0)
     finish(world, id_)
     assert budget(world, "root") == (4880, 0, 120, 0)
-
-
-# Rates
-
-
-def test_a_bound_of_tokens_an_hour_is_a_rate(world: World) -> None:
-    """Row K23."""
-    world.call("operator", "allocate_budget", agent="a", kind="tokens_per_hour", amount=120)
-    finish(world, reserve(world, "a1"))
-    with pytest.raises(LimitReached, match="bound of tokens an hour of a is reached") as refusal:
-        reserve(world, "a2")
-    assert refusal.value.fields["rule"] == "rate"
-    wait = refusal.value.fields["retry_after"]
-    assert isinstance(wait, float)
-    assert 0 < wait <= 3700
-    world.advance(wait + 1)
-    assert reserve(world, "a2")
-
-
-# Lost calls, restarts, and the end of agents
-
-
-def test_a_call_without_notes_is_charged_as_estimated(world: World) -> None:
-    give(world, "a", 1000)
-    id_ = reserve(world, "a")
-    world.advance(50)
-    proxy(world, "note_model", reservation=id_, tokens_out=20)
-    world.advance(50)
-    assert budget(world, "a") == (850, 150, 0, 0)
-    world.advance(11)
-    assert budget(world, "a") == (880, 0, 120, 0)
-    assert sums(world, "tokens_out") == {("a", "estimated"): 20}
-    (event,) = model_events(world)
-    assert (fields(event)["status"], fields(event)["source"]) == ("lost", "estimated")
-    assert proxy(world, "note_model", reservation=id_, tokens_out=30) == {"open": False}
-
-
-def test_a_late_settlement_replaces_the_estimate(world: World) -> None:
-    give(world, "a", 130)
-    give(world, "a", 10_000, "money")
-    id_ = reserve(world, "a")
-    proxy(world, "note_model", reservation=id_, tokens_out=40)
-    world.advance(61)
-    assert budget(world, "a") == (0, 0, 130, 10)
-    result = finish(world, id_, tokens_in=70, tokens_out=20, cost=0.0003)
-    assert budget(world, "a") == (40, 0, 90, 0)
-    assert budget(world, "a", "money") == (9700, 0, 300, 0)
-    assert finish(world, id_) == result
-    assert sums(world, "tokens_in") == {("a", "estimated"): 0, ("a", "measured"): 70}
-    assert world.ledger.budgets.shortages() == []
-    assert fields(model_events(world)[-1])["replaces_estimate"] is True
-
-
-def test_reservations_outlive_the_daemon(world: World) -> None:
-    give(world, "a", 1000)
-    id_, lost = reserve(world, "a"), reserve(world, "a")
-    world.kill(off=5.0)
-    assert budget(world, "a") == (700, 300, 0, 0)
-    finish(world, id_)
-    world.restart(off=100.0)
-    world.advance(0)
-    assert budget(world, "a") == (780, 0, 220, 0)
-    finish(world, lost)
-    assert budget(world, "a") == (760, 0, 240, 0)
-
-
-def test_no_call_holds_anything_for_ever(world: World) -> None:
-    give(world, "a", 1000)
-    id_ = reserve(world, "a")
-    for _ in range(72):
-        proxy(world, "note_model", reservation=id_, tokens_out=1)
-        world.advance(50)
-    assert budget(world, "a") == (899, 0, 101, 0)
-
-
-def test_the_call_of_a_destroyed_agent_is_paid_by_what_paid_for_it(world: World) -> None:
-    give(world, "a", 1000)
-    inherited, own = reserve(world, "a1"), reserve(world, "a2")
-    give(world, "a2", 300)
-    third = reserve(world, "a2")
-    assert budget(world, "a2") == (150, 150, 0, 0)
-    for name in ("a1", "a2"):
-        world.call("operator", "destroy", agent=name)
-    assert budget(world, "a") == (700, 300, 0, 0)
-    for id_ in (inherited, own, third):
-        finish(world, id_)
-    assert budget(world, "a") == (640, 0, 360, 0)
-    assert world.ledger.models.holds() == []
-
-
-def test_a_budget_that_is_closed_meanwhile_goes_up_whole(world: World) -> None:
-    give(world, "root", 1000)
-    give(world, "a", 500)
-    id_ = reserve(world, "a")
-    world.call("operator", "allocate_budget", agent="a", kind="tokens", close=True)
-    assert budget(world, "root") == (1000, 0, 0, 0)
-    finish(world, id_)
-    assert budget(world, "root") == (880, 0, 120, 0)
-
-
-def test_what_is_held_can_be_neither_taken_back_nor_given_away(world: World) -> None:
-    give(world, "root", 150)
-    reserve(world, "a")
-    assert world.fault("operator", "allocate_budget", agent="b", kind="tokens", amount=1) == (
-        "LimitReached"
-    )
-    taken = world.call("operator", "allocate_budget", agent="root", kind="tokens", amount=-100)
-    assert taken["moved"] == 0
-
-
-def test_an_unknown_reservation_is_told(world: World) -> None:
-    with pytest.raises(NotFound, match="no reservation x"):
-        finish(world, "x")
-    with pytest.raises(NotFound):
-        proxy(world, "note_model", reservation="x", tokens_out=1)
-
-
-# The notice after a refusal
-
-
-def test_a_refused_agent_is_told_once_when_its_budget_has_room_again(world: World) -> None:
-    give(world, "root", 99)
-    with pytest.raises(LimitReached):
-        reserve(world, "a1")
-    with pytest.raises(LimitReached):
-        reserve(world, "a1")
-    assert notices(world, "a1") == []
-    give(world, "root", 1)
-    world.advance(0)
-    (text,) = notices(world, "a1")
-    assert "have room again: continue" in str(text)
-    give(world, "root", 100)
-    world.advance(1000)
-    assert len(notices(world, "a1")) == 1
-
-
-def test_a_call_that_ends_makes_room_too(world: World) -> None:
-    give(world, "a", 150)
-    id_ = reserve(world, "a")
-    with pytest.raises(LimitReached):
-        reserve(world, "a1")
-    world.kill()
-    finish(world, id_, status="error", tokens_in=0, tokens_out=0, cost=0.0)
-    world.advance(0)
-    assert len(notices(world, "a1")) == 1
-
-
-def test_a_topped_up_task_wakes_its_agent(world: World) -> None:
-    give(world, "root", 5000)
-    task = assign(world, budget={"tokens": 50})
-    with pytest.raises(LimitReached):
-        reserve(world, "a", task=task)
-    world.call("operator", "fund_task", task=task, tokens=100)
-    world.advance(0)
-    assert any("have room again" in str(text) for text in notices(world, "a"))
-
-
-def test_an_agent_that_calls_again_by_itself_gets_no_notice(world: World) -> None:
-    give(world, "a", 99)
-    with pytest.raises(LimitReached):
-        reserve(world, "a")
-    assert reserve(world, "a", bytes=40)
-    give(world, "a", 1000)
-    world.advance(1000)
-    assert notices(world, "a") == []
-
-
-def test_only_a_change_of_the_budget_that_was_short_makes_the_daemon_look(world: World) -> None:
-    """Else each call of anybody would cost a look at all who wait."""
-    give(world, "a", 99)
-    with pytest.raises(LimitReached):
-        reserve(world, "a1")
-    due = world.ledger.models.next_look()
-    assert due is not None
-    assert due > world.clock.now() + 200
-    give(world, "b", 1000)
-    finish(world, reserve(world, "b"))
-    assert world.ledger.models.next_look() == due
-    world.call("operator", "move", agent="a1", parent="b")
-    world.advance(301)  # a new payer is seen at the next look by itself
-    assert len(notices(world, "a1")) == 1

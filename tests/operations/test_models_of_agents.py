@@ -59,7 +59,7 @@ def test_a_creator_gives_a_model_that_it_may_use_and_no_other(world: World) -> N
     ("params", "field", "reason"),
     [
         ({"model": "gpt"}, "model", "models.toml of this host has opus, sonnet"),
-        ({"runtime": "codex"}, "runtime", "no runtime codex: this version runs models by builtin"),
+        ({"runtime": "codex"}, "runtime", "the runtime codex needs a model of the wire responses"),
         ({"runtime": "scripted"}, "runtime", "needs a model whose provider is scripted"),
     ],
 )
@@ -75,7 +75,9 @@ def test_a_definition_is_refused_when_it_is_set(world: World) -> None:
     with pytest.raises(InvalidArgument, match="no model 'gpt'") as refusal:
         world.call("operator", "set_definition", name="d", agent={"model": "gpt"})
     assert refusal.value.field == "agent.model"
-    with pytest.raises(InvalidArgument, match="no runtime claude"):
+    with pytest.raises(
+        InvalidArgument, match="the runtime claude needs a model of the wire messages"
+    ):
         world.call("operator", "set_definition", name="d", agent={"runtime": "claude"})
     world.call("operator", "set_definition", name="d",
                agent={"runtime": "builtin", "model": "sonnet"})  # fmt: skip

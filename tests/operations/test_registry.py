@@ -53,6 +53,8 @@ SAMPLE: dict[str, object] = {
     "upload": "x", "offset": 0, "owner": "b1",
     "repo": "b1", "ref": "x", "old": "ab" * 20, "new": "ab" * 20, "wants": ["ab" * 20],
     "alias": "x", "wire": "chat", "bytes": 1, "out_most": 1, "reservation": "x",
+    "connection": "x", "host": "a.example", "port": 443, "timeout_seconds": 1.0,
+    "colony": "b1", "persona": "x", "skill_path": "x",
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
 }  # fmt: skip
 
@@ -64,6 +66,8 @@ BY_NAME: dict[str, dict[str, object]] = {
     "keep_turn": {"conversation": "x", "turn": 1, "status": "done"},
     "stream_turn": {"conversation": "x", "turn": 1, "text": "x"},
     "settle_model": {"status": "done"},
+    "close_egress": {"status": "done"},
+    "open_subagent": {"kind": "clone", "tools": ["x"]},
 }
 
 

@@ -38,8 +38,8 @@ def use(hive: World, who: str, *words: str, tool: str = "bash") -> str:
 
 
 BY_ROLE = {
-    "wu": {"bash", "edit", "list", "read", "search", "undo"},
-    "tim": {"bash", "edit", "list", "read", "search", "undo"},
+    "wu": {"bash", "edit", "list", "mcp", "read", "search", "undo"},
+    "tim": {"bash", "edit", "list", "mcp", "read", "search", "undo"},
     "ada": {"list", "read", "search"},
     "lead": set[str](),
     "ann": set[str](),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from fixtures.world import Reply, World, names, rows, world
 
 from hive_core.agent import tool_input
+from hive_core.model.agents.agent import AgentSpec, Role
+from hive_core.model.agents.toolset import SERVER_TOOLS, tools_of_table
 from hive_core.model.work.tools import LOCAL_TOOLS, TOOLS
 from hive_core.operations import load
 from hive_core.operations.tools.schemas import parameters_schema
+from hive_core.operations.tools.toolset import _operation_row, toolset_rows
 
 
 @pytest.fixture(name="hive", scope="module")
@@ -116,11 +121,82 @@ def test_a_seconds_wait_is_hidden_and_the_wait_of_a_delegation_is_not() -> None:
 
 
 def test_the_client_in_the_container_takes_what_the_schemas_of_execution_say() -> None:
-    assert set(tool_input.TOOLS) == TOOLS.keys()
-    for tool in (*TOOLS.values(), *LOCAL_TOOLS.values()):
+    # The session itself calls tools of the agent's own servers.
+    tools = [tool for tool in TOOLS.values() if tool.name not in SERVER_TOOLS.tools]
+    assert set(tool_input.TOOLS) == {tool.name for tool in tools}
+    for tool in (*tools, *LOCAL_TOOLS.values()):
         names = {tool.name, *tool.aliases}
         assert {tool_input.tool_name(name) for name in names} == {tool.name}
         assert tool_input._PARAMETERS[tool.name].keys() == tool.parameters.keys()
         assert tool_input._REQUIRED[tool.name] == tool.required
-    aliases = sum(1 + len(tool.aliases) for tool in TOOLS.values())
+    aliases = sum(1 + len(tool.aliases) for tool in tools)
     assert len(tool_input.NAMES) == aliases + len(LOCAL_TOOLS)
+
+
+def test_the_toolset_names_the_entries_for_tools_of_own_servers(world: World) -> None:
+    world.call("operator", "spawn", name="wu", parent="root", role="worker")
+    tools = ["read", "mcp(git *)"]
+    world.call("operator", "spawn", name="we", parent="root", role="worker", tools=tools)
+    entries = {
+        name: world.call("operator", "list_toolset", agent=name)["server_tools"]
+        for name in ("root", "wu", "we")
+    }
+    assert entries == {"root": [], "wu": ["mcp"], "we": ["mcp(git *)"]}
+    world.call("we", "use_tool", tool="mcp", argument=["git", "log"])
+    assert world.fault("we", "use_tool", tool="mcp", argument=["hub", "log"]) == "NotAllowed"
+
+
+# What may end, replace or remove something, and what may be called twice. A new tool joins one of
+# these lists where it is so.
+DESTRUCTIVE = {
+    "allocate_budget", "bash", "cancel_reminder", "cancel_task", "delete_artifact", "destroy",
+    "edit", "hive_fork_subagent", "kill", "move", "reap_zombies", "remove_trigger", "restart",
+    "set_trigger", "sleep", "stop", "stop_work", "stop_worker", "undo", "update",
+}  # fmt: skip
+IDEMPOTENT = {
+    "approve_plan", "cancel_reminder", "cancel_task", "delete_artifact", "destroy", "follow_topic",
+    "kill", "move", "remove_trigger", "set_trigger", "sleep", "start", "stop", "stop_work",
+    "unfollow_topic",
+}  # fmt: skip
+OPEN_WORLD = {"bash", "hive_fork_subagent", "request_update_meta_inputs"}
+
+
+def test_hints_say_what_a_tool_may_do() -> None:
+    spec = AgentSpec(uuid=UUID(int=1), role=Role.WORKER, capabilities=("subagents",))
+    execution = [row for row in toolset_rows(spec) if row.kind != "operation"]
+    registry = load()
+    operations = {name for name in tools_of_table() if name in registry}
+    hints = {
+        **{row.name: row.hints for row in execution},
+        **{name: _operation_row(registry[name]).hints for name in operations},
+    }
+    assert set(tools_of_table()) == hints.keys()
+    reads = {name for name, hint in hints.items() if hint.read_only}
+    assert {"list_agents", "get_task", "whoami", "read", "read_skill"} <= reads
+    assert not {"send", "spawn", "answer"} & reads
+    assert {name for name, hint in hints.items() if hint.destructive} == DESTRUCTIVE
+    assert {name for name, hint in hints.items() if hint.idempotent} == IDEMPOTENT | reads
+    assert {name for name, hint in hints.items() if hint.open_world} == OPEN_WORLD
+
+
+def test_whatever_stops_or_destroys_is_destructive_under_any_name() -> None:
+    declared = load()["stop"]
+    assert replace(declared, name="halt").is_destructive
+    assert not declared.destructive
+    assert not replace(load()["get_task"], destructive=True).is_destructive
+
+
+@pytest.mark.parametrize("first", ["stop", "sleep", "start", "kill", "follow_topic"])
+def test_what_is_idempotent_has_no_further_effect(first: str) -> None:
+    with world(None, "root/lead:lead", "lead/wu:worker") as hive:
+        params = {"topic": "news"} if first == "follow_topic" else {"agent": "wu"}
+        hive.call("lead", first, **params)
+        before = state_of(hive)
+        hive.call("lead", first, **params)
+        assert state_of(hive) == before
+
+
+def state_of(hive: World) -> object:
+    """What a second call must not change: wishes for the agents, and what they follow."""
+    agents = rows(hive.call("operator", "list_agents")["agents"])
+    return agents, hive.ledger.queues.follows.of(hive.uuid("lead")), hive.mail("wu")

@@ -91,6 +91,17 @@ def test_what_a_session_imports_is_bound_where_the_host_has_it() -> None:
     assert not any("/opt/hive/runtime" in word for word in agent_argv(HOST, start("sh")))
 
 
+def test_only_an_agent_with_this_runtime_has_the_files_of_a_cli() -> None:
+    host = HOST._replace(clis=("/usr/local/lib/hive-clis/claude", "/usr/local/lib/hive-clis/codex"))
+    with_cli = replace(start("sh"), cli="claude")
+    assert "--bind-ro=/usr/local/lib/hive-clis/claude:/opt/hive/clis" in agent_argv(host, with_cli)
+    for argv in (
+        agent_argv(host, start("sh")), agent_argv(HOST, with_cli),
+        agent_argv(host, replace(start("sh"), cli="opencode")),
+    ):  # fmt: skip
+        assert not any("/opt/hive/clis" in word for word in argv)
+
+
 def test_an_agent_without_a_command_holds() -> None:
     assert agent_argv(HOST, start())[-2:] == ["sleep", "infinity"]
 

@@ -12,7 +12,7 @@ from policy.naive import Question, decide
 
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS, ROOT_AGENT_EXTRA, ROOT_EXTRA
-from hive_core.model.wire.record import MODEL_CALLER, OPERATOR
+from hive_core.model.wire.record import EGRESS_CALLER, MODEL_CALLER, OPERATOR
 from hive_core.operations import load
 from hive_core.plan.flake import pins
 from hive_core.policy.relationship import upward_path
@@ -72,6 +72,16 @@ def test_the_second_table_has_the_rights_that_depend_on_the_ledger(
         assert (decision.allowed, decision.visible) == ANSWERS[cell], caller
 
 
+OF_QUEEN = ("ask_user", "create_colony", "switch_to_reviewing")
+
+
+def test_the_page_says_what_the_queen_may_and_others_may_not() -> None:
+    """Q1."""
+    for operation in OF_QUEEN:
+        assert f"`{operation}`" in PAGE
+        assert not ask("carl", operation, None).allowed
+
+
 def operations_in(header: str) -> list[str]:
     """The operations of a table that has a word for each group of them."""
     return [name for row in rows(header) for name in CODE.findall(row[1])]
@@ -91,20 +101,25 @@ def test_some_operations_are_the_operator_s() -> None:
         assert ask("operator", operation, None).allowed
 
 
-def test_some_operations_are_those_of_hive_model() -> None:
-    for operation in operations_in("hive-model's alone"):
-        for caller in (*CALLERS, OPERATOR):
+SERVICES = [(MODEL_CALLER, "model"), (EGRESS_CALLER, "egress")]
+
+
+@pytest.mark.parametrize(("service", "rule"), SERVICES)
+def test_some_operations_are_those_of_a_service(service: str, rule: str) -> None:
+    for operation in operations_in(f"hive-{rule}'s alone"):
+        for caller in (*CALLERS, OPERATOR, *(other for other, _ in SERVICES if other != service)):
             assert not ask(caller, operation, None).allowed
             assert not ask(caller, operation, TARGET).allowed
-        assert ask(MODEL_CALLER, operation, TARGET).rule == "model"
+        assert ask(service, operation, TARGET).rule == rule
 
 
-def test_hive_model_may_call_no_other_operation() -> None:
-    own = operations_in("hive-model's alone")
+@pytest.mark.parametrize(("service", "rule"), SERVICES)
+def test_a_service_may_call_no_other_operation(service: str, rule: str) -> None:
+    own = operations_in(f"hive-{rule}'s alone")
     for name in OPERATIONS.keys() - set(own):
         for target in (None, TARGET, OPERATOR):
-            allowed = ask(MODEL_CALLER, name, target).allowed
-            assert not allowed or "model" in OPERATIONS[name].allow.name.split(" | ")
+            allowed = ask(service, name, target).allowed
+            assert not allowed or rule in OPERATIONS[name].allow.name.split(" | ")
 
 
 def test_every_operation_stands_on_the_page_once() -> None:
@@ -112,8 +127,9 @@ def test_every_operation_stands_on_the_page_once() -> None:
         operations_in("about the caller itself"),
         operations_in("the operator's alone"),
     )
-    service = operations_in("hive-model's alone")
-    others = ["move", "request_update_meta_inputs", "escalate"]
+    service = [name for _, rule in SERVICES for name in operations_in(f"hive-{rule}'s alone")]
+    capable = ["request_update_meta_inputs", "escalate", "open_subagent", "close_subagent"]
+    others = ["move", *capable, *OF_QUEEN]
     named = [*(name for name, _ in TABLE), *itself, *operator, *service, *others]
     assert sorted(named) == sorted(value.name for value in OPERATIONS.values())
 

@@ -17,6 +17,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.roles import (
     ACTIONS,
     ADMINISTER,
+    CONNECT,
     METER,
     ROLE_DEFAULTS,
     Action,
@@ -80,7 +81,7 @@ def test_every_action_is_of_some_operation_and_has_its_roles() -> None:
     assert {value.action for value in OPERATIONS.values()} == set(ACTIONS)
     for action in ACTIONS:
         roles = [role for role in Role if action in ROLE_DEFAULTS[role].actions]
-        assert bool(roles) != (action in (ADMINISTER, METER)), action
+        assert bool(roles) != (action in (ADMINISTER, METER, CONNECT)), action
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))

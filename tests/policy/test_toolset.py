@@ -15,17 +15,18 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.roles import ADMINISTER, ROLE_DEFAULTS, RoleBehaviour
 from hive_core.model.agents.toolset import (
     HIDDEN_PARAMETERS,
+    SERVER_TOOLS,
     TABLE,
     execution_tools,
     tools_of_table,
     toolset,
 )
-from hive_core.model.work.tools import LOCAL_TOOLS, TOOLS
+from hive_core.model.work.tools import LOCAL_TOOLS, SESSION_TOOLS, TOOLS
 from hive_core.operations import load
 from hive_core.policy.rules import COVERED
 
 OPERATIONS = load()
-OF_CONTAINER = TOOLS.keys() | LOCAL_TOOLS.keys()
+OF_CONTAINER = TOOLS.keys() | LOCAL_TOOLS.keys() | SESSION_TOOLS.keys()
 KINDS = [(role, None) for role in Role] + [(Role.DAEMON, profile) for profile in Profile]
 # The capabilities on which a row or a rule depends.
 GATES = sorted({row.capability for row in TABLE if row.capability} | {"message.operator"})
@@ -84,12 +85,16 @@ def test_no_tool_is_there_twice(role: Role, profile: Profile | None) -> None:
 
 
 @by_kind
-def test_a_manager_executes_nothing(role: Role, profile: Profile | None) -> None:
+def test_a_manager_other_than_a_queen_executes_nothing(role: Role, profile: Profile | None) -> None:
     """T1."""
     execution = [name for name in toolset(role, profile, PLAIN) if name in TOOLS]
-    assert sorted(execution) == list(execution_tools(role)) == list(ROLE_DEFAULTS[role].tools)
+    servers = SERVER_TOOLS.tools if role in SERVER_TOOLS.roles else ()
+    assert sorted((*execution, *servers)) == list(execution_tools(role, profile))
+    if profile is Profile.QUEEN:
+        return
+    assert execution_tools(role, profile) == ROLE_DEFAULTS[role].tools
     if ROLE_DEFAULTS[role].behaviour is RoleBehaviour.MANAGER:
-        assert execution == []
+        assert execution_tools(role) == ()
 
 
 def test_every_tool_exists_and_none_is_the_operator_s() -> None:

@@ -161,3 +161,24 @@ def test_the_prefix_is_of_the_tools_and_all_turns_but_the_last(
         assert digest(value) == digest(later)
     assert digest(value) != digest({**value, "tools": [2]})
     assert digest(value) != digest({**value, "messages": [0, *value["messages"], 0]})
+
+
+@pytest.mark.parametrize(
+    ("more", "offers"),
+    [
+        ({}, False),
+        ({"tools": []}, False),
+        ({"tools": [1]}, True),
+        ({"tools": [1], "tool_choice": "auto"}, True),
+        ({"tools": [1], "tool_choice": "none"}, False),
+        ({"tools": [1], "tool_choice": {"type": "none"}}, False),
+        ({"tools": [1], "tool_choice": {"type": "tool", "name": "none"}}, True),
+        ({"tools": [1], "tool_choice": ["none"]}, True),
+    ],
+)
+def test_a_request_offers_tools_unless_it_forbids_them(
+    more: dict[str, object],
+    offers: bool,  # noqa: FBT001 - a case
+) -> None:
+    data = json.dumps({"model": "a", "messages": [], **more}).encode()
+    assert parse_body(data, "messages").offers_tools is offers

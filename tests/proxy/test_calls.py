@@ -30,7 +30,8 @@ def test_a_call_is_passed_on_and_charged(wire: str) -> None:
         reply = json_reply(answer, request_id="req-1", set_cookie="a=b")
         async with calling(wire, reply) as (host, provider):
             headers = {"authorization": "Bearer agents-own", "x-other": "1", "cookie": "c=d",
-                       "anthropic-version": "v", "x-hive-task": "t-1"}  # fmt: skip
+                       "anthropic-version": "v", "x-hive-task": "t-1",
+                       "x-hive-hand-back": "1"}  # fmt: skip
             result = await host.post(PATHS[wire], body(wire), headers)
             assert (result.status, result.json) == (200, answer)
             assert result.headers["request-id"] == "req-1"
@@ -39,13 +40,17 @@ def test_a_call_is_passed_on_and_charged(wire: str) -> None:
             assert request.json == {**body(wire), "model": "provider/name"}
             assert request.line == f"POST {PATHS[wire]} HTTP/1.1"
             assert request.headers["anthropic-version"] == "v"
-            assert not {"x-other", "x-hive-task", "cookie"} & request.headers.keys()
+            assert (
+                not {"x-other", "x-hive-task", "x-hive-hand-back", "cookie"}
+                & request.headers.keys()
+            )
             assert "agents-own" not in str(request.headers)
             own = request.headers["x-api-key" if wire == "messages" else "authorization"]
             assert own.removeprefix("Bearer ") == KEY
             assert host.hived.reserved[0].items() >= {
                 "agent": AGENT, "sub": "", "alias": "m", "wire": wire, "task": "t-1",
-                "tools": False, "bytes": len(json.dumps(body(wire))), "out_most": 8192,
+                "hand_back": True, "tools": False, "out_most": 8192,
+                "bytes": len(json.dumps(body(wire))),
             }.items()  # fmt: skip
             await check_settlement(host)
 

@@ -6,11 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
-import openai
 import pytest
 from fixtures.models import ModelHost, model_host
 from hypothesis import given
@@ -21,6 +19,10 @@ from hive_core.model.config.models import Wire
 from hive_core.proxy.body import parse_body
 from hive_core.proxy.route import WIRES
 from hive_core.proxy.scripted import parse_rules
+
+if TYPE_CHECKING:  # one of them takes a second to import, in each process that collects the tests
+    import anthropic
+    import openai
 
 MODELS = """
 [providers.chat]
@@ -91,14 +93,17 @@ HELLO = "Hello, \u00fcber there! \U0001f41d"
 async def scripted_clients() -> AsyncIterator[
     tuple[ModelHost, openai.AsyncOpenAI, anthropic.AsyncAnthropic]
 ]:
+    from anthropic import AsyncAnthropic  # noqa: PLC0415
+    from openai import AsyncOpenAI  # noqa: PLC0415
+
     async with model_host(MODELS, files={"rules.toml": RULES}) as host:
         transport = httpx2.AsyncHTTPTransport(uds=str(host.socket))
         async with httpx2.AsyncClient(transport=transport) as client:
             ours: dict[str, Any] = {"api_key": "none", "max_retries": 0, "http_client": client}
             yield (
                 host,
-                openai.AsyncOpenAI(base_url="http://hive/v1", **ours),
-                anthropic.AsyncAnthropic(base_url="http://hive", **ours),
+                AsyncOpenAI(base_url="http://hive/v1", **ours),
+                AsyncAnthropic(base_url="http://hive", **ours),
             )
 
 
@@ -131,12 +136,13 @@ async def chat(client: openai.AsyncOpenAI, messages: list[Any], *, stream: bool)
     tools: list[Any] = [{"type": "function", "function": TOOL}]
     if not stream:
         whole = await client.chat.completions.create(model="chat", messages=messages, tools=tools)
-        return whole.choices[0].message.model_dump(exclude_none=True)
+        answer: dict[str, Any] = whole.choices[0].message.model_dump(exclude_none=True)
+        return answer
     async with client.chat.completions.stream(model="chat", messages=messages) as events:
         async for _ in events:
             pass
         final = await events.get_final_completion()
-    message = final.choices[0].message.model_dump(exclude_none=True)
+    message: dict[str, Any] = final.choices[0].message.model_dump(exclude_none=True)
     for call in message.get("tool_calls", []):
         call.pop("index", None)
         call["function"].pop("parsed_arguments", None)
@@ -207,6 +213,9 @@ async def messages(client: anthropic.AsyncAnthropic, said: list[Any], *, streams
 
 
 def test_errors_are_what_the_libraries_expect() -> None:
+    import anthropic  # noqa: PLC0415
+    import openai  # noqa: PLC0415
+
     async def main() -> None:
         async with scripted_clients() as (host, chat_client, client):
             user: list[Any] = [{"role": "user", "content": "busy"}]
@@ -298,3 +307,12 @@ def test_texts_of_the_user_since_the_last_answer_are_matched_together(wire: Wire
     body = {"model": "m", form.turns_key: turns}
     conversation = form.conversation(parse_body(json.dumps(body).encode(), form.turns_key))
     assert conversation.last.text == "read the notes\nit is late"
+
+
+def test_a_remark_of_the_system_behind_a_message_is_not_the_last_message() -> None:
+    """Claude Code puts its environment there."""
+    turns = [{"role": "user", "content": "go"}, {"role": "system", "content": "# Environment"}]
+    form = WIRES[Wire.MESSAGES]
+    value = {"model": "m", "messages": turns}
+    conversation = form.conversation(parse_body(json.dumps(value).encode(), form.turns_key))
+    assert [row.text for row in conversation.messages] == ["# Environment", "go"]

@@ -12,9 +12,9 @@ from pathlib import Path
 from fixtures.models import ModelHost, until
 from fixtures.world import World, world
 
-from hive_core.host.sockets.model_doors import ModelDoors
-from hive_core.host.sockets.model_sockets import AgentSocketPair, ModelSockets
+from hive_core.host.sockets.model_sockets import AgentSocketGroup, ModelSockets
 from hive_core.host.sockets.server import SocketServer
+from hive_core.host.sockets.service_doors import ServiceDoors
 from hive_core.model.config.models import parse_models
 from hive_core.model.config.settings import Paths, Settings
 from hive_core.model.work.budget import BudgetKind
@@ -51,7 +51,7 @@ class Together:
     world: World
     folder: Path
     sockets: SocketServer
-    doors: ModelDoors
+    doors: ServiceDoors
     agent: ModelHost
 
     def budget(self) -> tuple[int, int, int]:
@@ -69,9 +69,9 @@ class Together:
 async def together(made: World, folder: Path) -> AsyncIterator[Together]:
     faults: list[BaseException] = []
     sockets = SocketServer(made.broker, made.reads, faults.append)
-    doors, paths = ModelDoors(os.getuid()), Paths(runtime=folder)
+    doors, paths = ServiceDoors(os.getuid()), Paths(runtime=folder)
     await ModelSockets(sockets, doors, paths, {}, lambda: made.broker.hive).listen()
-    pair = AgentSocketPair(sockets, doors, lambda uuid: made.hive.names[uuid])
+    pair = AgentSocketGroup(sockets, doors, lambda uuid: made.hive.names[uuid])
     await pair.listen(made.uuid("a"), folder / "broker.sock", 0)
     program = build(ProxyOptions(
         folder / "models.toml", folder / "keys", paths.model_control_socket,

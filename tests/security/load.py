@@ -1,8 +1,8 @@
 """Many connections that ask without end, in a process of its own: reads a plan as JSON on stdin.
 
-The plan lists connections: [path of the socket, [frame, ...]], frames in base64 without their NUL.
-Each has one call under way, and takes its frames in turn. It ends when stdin does, and then says
-how many answers there were.
+The plan is [[frame, ...], [[path of the socket, [number of a frame, ...]], ...]]: the frames, each
+once and in base64 without its NUL, and the connections. Each connection has one call under way, and
+takes its frames in turn. It ends when stdin does, and then says how many answers there were.
 """
 
 from __future__ import annotations
@@ -79,11 +79,13 @@ def _say(word: str) -> None:
 
 
 def main() -> None:
-    plan = json.loads(sys.stdin.readline())
+    words, connections = json.loads(sys.stdin.readline())
+    frames = [base64.b64decode(word) for word in words]
     over = threading.Event()
     threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
     askers = [
-        LoadConnection(path, [base64.b64decode(frame) for frame in frames]) for path, frames in plan
+        LoadConnection(path, [frames[number] for number in numbers])
+        for path, numbers in connections
     ]
     with selectors.DefaultSelector() as ready:
         for asker in askers:
@@ -93,6 +95,19 @@ def main() -> None:
             for key, events in ready.select(0.1):
                 key.data.serve(ready, events)
     _say(str(sum(asker.answers for asker in askers)))
+
+
+def _encode(plan: Plan) -> str:
+    """The plan as JSON. Many connections send the same frames, of up to 1 MiB each."""
+    numbers = {frame: number for number, frame in enumerate(
+        dict.fromkeys(frame for _, frames in plan for frame in frames)
+    )}  # fmt: skip
+    return json.dumps(
+        [
+            [base64.b64encode(frame).decode() for frame in numbers],
+            [[str(path), [numbers[frame] for frame in frames]] for path, frames in plan],
+        ]
+    )
 
 
 class LoadProcess:
@@ -118,11 +133,9 @@ def run_load(plan: Plan) -> Iterator[LoadProcess]:
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
-    said = [[str(path), [base64.b64encode(frame).decode() for frame in frames]]
-            for path, frames in plan]  # fmt: skip
     load = LoadProcess(process)
     try:
-        process.stdin.write(json.dumps(said) + "\n")
+        process.stdin.write(_encode(plan) + "\n")
         process.stdin.flush()
         assert process.stdout.readline() == "ready\n"
         yield load

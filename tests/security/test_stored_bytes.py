@@ -197,7 +197,7 @@ GOES_ON = {
     "resume_task": "a task that is there", "set_definition": "operator", "set_secret": "operator",
     "store_artifact": "has bounds of its own", "update_plan_step": "a step that is there",
     "set_agent": "operator", "use_tool": "few open", "report_progress": "replaced",
-    "nack": "gives back",
+    "nack": "gives back", "open_colony": "operator", "set_persona": "operator",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ class Identity(TypedDict):
     children: list[str]
     limits: dict[str, int]
     parallel: int | None
+    subagent: str
     models: list[str]
     runtime: str
 

@@ -37,8 +37,7 @@ class TurnCloser:
         status = str(end.get("status"))
         if turn.task:
             self._report(turn, status, end)
-        else:
-            self._reply(turn, end)
+        self._reply(turn, end)
         self._keep(turn, status, end)
         self._note(turn, status, end)
         self.conversation.append({"t": "closed", "turn": turn.number})

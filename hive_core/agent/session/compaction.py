@@ -45,7 +45,8 @@ class Compactor:
         state = self.conversation.state
         present = state.turn or turn
         records: list[Record] = [
-            {"t": "system", "text": state.system},
+            {"t": "system", "text": state.system,
+             **({"phase": state.phase} if state.phase else {})},
             {"t": "compact", "turn": present.number, "rounds": present.rounds, "text": text,
              **_trigger_fields(present.trigger)},
             # An answer to the calls of the last message is in the summary's view already.

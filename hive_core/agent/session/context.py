@@ -5,19 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
-from hive_core.agent.prompt_context import prompt_sources
+from hive_core.agent.prompt_context import phase_values, prompt_sources, skills_folder
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.inputs import reminder_text
 from hive_core.agent.session.model_socket import ModelInfo, find_model
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import TurnState
-from hive_core.agent.session.toolset import ModelToolset
+from hive_core.agent.session.toolset import SERVER_TOOL, ModelToolset
 from hive_core.agent.task_run import mapping
 from hive_core.agent.tool_input import READ_SKILL
 from hive_core.varlink import Message
+
+
+class RequestPurpose(Enum):
+    """What a request is for. Only one for WORK may call tools."""
+
+    WORK = "work"
+    SUMMARY = "summary"
+    HAND_BACK = "hand back"
+
 
 ROUNDS: Final = 15
 ROUNDS_QUEEN: Final = 30
@@ -33,18 +43,24 @@ class TurnContext:
     identity: Message
     prompt: Mapping[str, object]
     rounds: int
+    payer: str = ""  # the task that pays for a sub-agent, which has none
+    system_template: str = ""  # of a named sub-agent
+    locked: bool = False  # of an agent with a CLI: none of its tools of execution may run now
 
     @classmethod
     def read(cls, services: SessionServices, link: Link) -> TurnContext:
         """Ask the broker who this agent is and which tools it has, and hive-model for its model."""
         identity = services.ask(link, "whoami")
         toolset = ModelToolset.of(services.ask(link, "list_toolset"))
+        if services.servers is not None and services.cli is None and toolset.server_entries:
+            toolset = toolset.with_servers(services.servers.tools())
         model = find_model(services.runtime.model_socket, str(identity.get("model") or ""))
         rounds = services.settings.rounds or (
             ROUNDS_QUEEN if toolset.profile == "queen" else ROUNDS
         )
         prompt = prompt_values(services, link, identity, toolset)
-        return cls(model, toolset, identity, prompt, rounds)
+        locked = services.cli is not None and _is_locked(services, link)
+        return cls(model, toolset, identity, prompt, rounds, locked=locked)
 
     def rounds_left(self, turn: TurnState) -> int:
         """How many requests with all tools the turn may still make."""
@@ -56,23 +72,35 @@ class TurnContext:
 
     def turn_line(
         self, inputs: Sequence[Message], results: Mapping[str, object], *, rounds: int,
-        conversation: OpenConversation, task: str = "",
+        conversation: OpenConversation, purpose: RequestPurpose = RequestPurpose.WORK,
     ) -> Message:  # fmt: skip
         """The `turn` line of the child protocol, without its history."""
         state = conversation.state
-        system: Message = {"text": state.system} if state.system else {"context": dict(self.prompt)}
+        task = state.turn.task if state.turn else ""
+        reports = task and purpose is RequestPurpose.WORK
+        system: Message = {"text": state.system}
+        if not state.system:
+            system = {"context": dict(self.prompt), "template": self.system_template}
         return {
             "type": "turn", "turn": state.turns, "system": system, "results": dict(results),
             "input": list(inputs),
             "tools": self.toolset.rows, "deny": {}, "model": self.model.alias,
             "wire": self.model.wire, "context": self.model.context,
             "settings": {
-                "rounds": rounds, "report": self.toolset.report if task else "",
-                "last": self.template("hand_back", reason="rounds", task=task) if task else {},
+                "rounds": rounds, "report": self.toolset.report if reports else "",
+                "last": self._last_input(task, purpose), "task": task or self.payer,
+                "hands_back": purpose is RequestPurpose.HAND_BACK,
                 "max_output": self.model.max_output, "name": self.model.name,
                 "conversation": state.key("cache"),
             },
         }  # fmt: skip
+
+    def _last_input(self, task: str, purpose: RequestPurpose) -> Message:
+        """What the last request of a task says beside its inputs."""
+        if not task or purpose is RequestPurpose.SUMMARY:
+            return {}
+        reason = "rounds" if purpose is RequestPurpose.WORK else "budget"
+        return self.template("hand_back", reason=reason, task=task)
 
 
 def prompt_values(
@@ -84,10 +112,33 @@ def prompt_values(
     return {
         **{key: identity.get(key) or _ABSENT.get(key, "") for key in keys},
         "profile": toolset.profile, "workspace": str(services.place.workspace),
-        "tools": {
-            name: name for name in toolset.kinds if name != READ_SKILL or sources["skills"]
-        }, **sources,
+        "servers": sorted({tool.server for tool in toolset.server_tools}),
+        **sources, **phase_values(link, toolset.phase),
+        **_tool_values(services, toolset, has_skills=bool(sources["skills"])),
     }  # fmt: skip
+
+
+def _is_locked(services: SessionServices, link: Link) -> bool:
+    rows = services.ask(link, "list_tools").get("tools")
+    tools = map(mapping, rows if isinstance(rows, list) else [])
+    return not any(row.get("allowed") and row.get("tool") in ("bash", "edit") for row in tools)
+
+
+def _tool_values(
+    services: SessionServices, toolset: ModelToolset, *, has_skills: bool
+) -> Mapping[str, object]:
+    """The names that the model sees; a CLI has tools of its own in place of those of execution."""
+    if services.cli is None:
+        return {"tools": {
+            name: name for name, kind in toolset.kinds.items()
+            if kind != SERVER_TOOL and (name != READ_SKILL or has_skills)
+        }}  # fmt: skip
+    names = dict(services.cli.dialect.tool_names(toolset.kinds))
+    own: dict[str, object] = {"tools": names, "cli": services.cli.dialect.name}
+    if "read" not in names:
+        return {**own, "skills": []}
+    names[READ_SKILL] = f"{names['read']} {skills_folder()}/NAME/SKILL.md"
+    return own
 
 
 _ABSENT: Final[Mapping[str, object]] = {"children": [], "capabilities": []}
@@ -101,7 +152,36 @@ def read_reminder(services: SessionServices, link: Link, identity: Message) -> s
         "parent": str(identity.get("parent") or ""), "children": names,
         "budgets": _budgets(services.try_ask(link, "get_usage")),
         "open work": _open_work(services.try_ask(link, "loose_ends", recursive=False)),
+        "credentials": _credentials(services.try_ask(link, "list_credentials")),
     }, time.time())  # fmt: skip
+
+
+def read_credentials(services: SessionServices, link: Link) -> str:
+    """The credentials of the agent now, for a turn that runs while they change."""
+    shown = _credentials(services.try_ask(link, "list_credentials"))
+    return reminder_text({"credentials": shown or "none"}, time.time())
+
+
+def _credentials(reply: Message) -> str:
+    """What the agent is connected to; whether the provider accepts it, only a call shows."""
+    rows = reply.get("credentials")
+    return "; ".join(
+        _credential(dict(mapping(row))) for row in (rows if isinstance(rows, list) else [])
+    )
+
+
+def _credential(row: Message) -> str:
+    tools = row.get("tools")
+    account = " ".join(str(row[name]) for name in ("provider", "identity") if row.get(name))
+    parts = (
+        str(row.get("key")), f'"{row["alias"]}"' if row.get("alias") else "", account,
+        f"for {', '.join(map(str, tools))}" if isinstance(tools, list) and tools else "",
+    )  # fmt: skip
+    state = (
+        "not set" if not row.get("stored") else "not readable: no capability"
+        if not row.get("readable") else "expired" if row.get("expired") else ""
+    )  # fmt: skip
+    return " ".join(filter(None, parts)) + (f" ({state})" if state else "")
 
 
 def _budgets(reply: Message) -> str:

@@ -25,6 +25,7 @@ class OpenConversation:
         self.kill_call: Callable[[], None] | None = None
         self._log = ConversationLog(folder, name)
         self._changed = threading.Condition(threading.RLock())
+        self._arrived: list[Record] = []  # inputs that the request under way does not have
 
     @property
     def state(self) -> ConversationState:
@@ -43,12 +44,32 @@ class OpenConversation:
         """Log a record; it is on disk when this returns."""
         with self._changed:
             row = self._log.append(record)
+            if row["t"] == "closed":
+                self.ending = ""  # it was for this turn, not for the next
             self._changed.notify_all()
             return row
 
     def start_segment(self, records: list[Record]) -> None:
         with self._changed:
             self._log.start_segment(records)
+
+    def copy_log(self) -> bytes:
+        """The bytes of the log as it is now."""
+        with self._changed:
+            return self._log.read_bytes()
+
+    def begin_phase(self, phase: str) -> None:
+        """Have the system prompt rendered anew where a queen has moved to another phase."""
+        with self._changed:
+            if phase != self.state.phase:
+                self._log.append({"t": "system", "text": "", "phase": phase})
+
+    @property
+    def inputs(self) -> list[Record]:
+        """The inputs of the open turn so far."""
+        with self._changed:
+            turn = self.state.turn
+            return [] if turn is None else list(turn.inputs)
 
     def has_seen(self, message: str) -> bool:
         """Whether the log has this message."""
@@ -58,7 +79,8 @@ class OpenConversation:
     def add_input(self, record: Record, *, urgent: bool = False) -> bool:
         """Log an input, of the open turn or of a new one; False for a message that is there.
 
-        A turn that has ended takes no more: then this waits until it is closed.
+        A turn that has ended takes no more: then this waits until it is closed. A new turn is about
+        the task that is paused here.
         """
         with self._changed:
             self._changed.wait_for(lambda: (turn := self.state.turn) is None or turn.end is None)
@@ -66,14 +88,33 @@ class OpenConversation:
                 return False
             turn = self.state.turn
             number = self.state.turns + 1 if turn is None else turn.number
-            row = self._log.append({**record, "t": "input", "turn": number})
-            self.events.put(("urgent" if urgent else "input", row))
+            if turn is None and record.get("kind") == "mail":
+                record = {**record, **self.state.paused}
+            self._arrived.append(self._log.append({**record, "t": "input", "turn": number}))
+            self.events.put(("urgent" if urgent else "input", ""))
         return True
+
+    def add_reminder(self, text: str) -> None:
+        """Log facts for the open turn; without one they are not needed."""
+        with self._changed:
+            turn = self.state.turn
+            if turn is None or turn.end is not None:
+                return
+            record = {"t": "input", "turn": turn.number, "kind": "credentials", "text": text}
+            self._arrived.append(self._log.append(record))
+            self.events.put(("input", ""))
+
+    def take_arrived(self) -> list[Record]:
+        """The inputs that came since the request was sent, for its runtime, each once."""
+        with self._changed:
+            rows, self._arrived = self._arrived, []
+            return rows
 
     def take_unseen(self) -> list[Record]:
         """The inputs that the next request carries; their events, which say the same, are gone."""
         with self._changed:
             self.drop_events()
+            self._arrived = []
             turn = self.state.turn
             return [] if turn is None else turn.unseen
 
@@ -82,10 +123,15 @@ class OpenConversation:
         while not self.events.empty():
             self.events.get_nowait()
 
-    def stop_turn(self, why: str) -> None:
-        """Have the open turn stopped."""
-        self.ending = why or "stopped"
+    def stop_turn(self, task: str, why: str) -> bool:
+        """Have the turn of a task stopped; False when no turn of it runs."""
+        with self._changed:
+            turn = self.state.turn
+            if turn is None or turn.end is not None or turn.task != task:
+                return False
+            self.ending = why or "stopped"
         self.interrupt()
+        return True
 
     def interrupt(self) -> None:
         """Interrupt the request or the program that runs now."""

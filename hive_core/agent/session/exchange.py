@@ -7,17 +7,27 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from hive_core.agent.session.calls import CallAnswer
-from hive_core.agent.session.context import TurnContext
+from hive_core.agent.session.context import RequestPurpose, TurnContext
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.live import LiveText
 from hive_core.agent.session.meter import TurnUsage
-from hive_core.agent.session.runtimes.builtin import BuiltinRuntime, Line, RuntimeGone
-from hive_core.agent.session.runtimes.pool import RuntimePool
+from hive_core.agent.session.runtimes.builtin import Line, RuntimeGone
+from hive_core.agent.session.runtimes.pool import RuntimePool, SessionRuntime
 from hive_core.agent.session.state import ConversationState, ToolCall, TurnState, number, texts
+from hive_core.errors import HiveError
 
 _CANCELLED: Final[Line] = {"type": "end", "status": "cancelled"}
 # Providers refuse a history in which a call has no result.
+_RESULT_KEYS: Final = ("content", "is_error", "template", "context")
 _NOT_RUN: Final[Line] = {"content": "not run: the turn was stopped", "is_error": True}
+
+
+class ModelFailed(HiveError):
+    """A request to the model failed; `end` is what the runtime said of it."""
+
+    def __init__(self, end: Line) -> None:
+        super().__init__(str(end.get("error") or "no reason"))
+        self.end = end
 
 
 class ExchangeHandler(Protocol):
@@ -46,13 +56,18 @@ class ModelExchange:
     pool: RuntimePool
     live: LiveText
     meter: TurnUsage = field(default_factory=TurnUsage)
-    _runtime: BuiltinRuntime | None = None
+    _runtime: SessionRuntime | None = None
     _rendered: Line = field(default_factory=dict)
 
-    def run(self, turn: TurnState, handler: ExchangeHandler) -> Line:
+    def run(
+        self,
+        turn: TurnState,
+        handler: ExchangeHandler,
+        purpose: RequestPurpose = RequestPurpose.WORK,
+    ) -> Line:
         """Ask the model, and go on until the runtime says `end`; RuntimeGone when it dies."""
         before = turn.rendered
-        self._send_turn(turn)
+        self._send_turn(turn, purpose)
         if self.conversation.ending:
             return self._cancel()
         while True:
@@ -65,19 +80,22 @@ class ModelExchange:
                 case "gone":
                     self._runtime = None
                     raise RuntimeGone(str(value))
-                case "input" if isinstance(value, dict):
-                    row = {"kind": value.get("kind"), "text": value["text"]}
-                    self._open_runtime().send({"type": "enqueue", "input": row})
+                case "input":
+                    self._pass_arrived()
                 case _:  # urgent, or a stop
                     return self._cancel()
 
     def summarize(self) -> str:
-        """Ask for a summary of the whole history; nothing of it is logged here."""
+        """Ask for a summary of the whole history; nothing of it is logged here.
+
+        ModelFailed when the model cannot be asked.
+        """
         line = self.context.turn_line(
             [self.context.template("compaction")],
             _results(self.conversation.state),
             rounds=0,
             conversation=self.conversation,
+            purpose=RequestPurpose.SUMMARY,
         )
         self._send(line)
         answer = ""
@@ -93,7 +111,7 @@ class ModelExchange:
                 case "end":
                     self.meter.add(line)
                     if line.get("status") == "error":
-                        raise RuntimeGone(str(line.get("error")))
+                        raise ModelFailed(line)
                     return answer
                 case _:
                     pass
@@ -121,13 +139,25 @@ class ModelExchange:
             self._runtime = None
         self.conversation.drop_events()
 
-    def _send_turn(self, turn: TurnState) -> None:
+    def _send_turn(self, turn: TurnState, purpose: RequestPurpose) -> None:
+        rounds = self.context.rounds_left(turn) if purpose is RequestPurpose.WORK else 0
         unseen = self.conversation.take_unseen()
-        self._send(self.context.turn_line(
+        line = self.context.turn_line(
             [{"kind": row.get("kind"), "text": row["text"]} for row in unseen],
             _results(self.conversation.state),
-            rounds=self.context.rounds_left(turn), conversation=self.conversation, task=turn.task,
-        ))  # fmt: skip
+            rounds=rounds, conversation=self.conversation, purpose=purpose,
+        )  # fmt: skip
+        if self.pool.is_cli:
+            line["cli"] = self._cli_fields(turn)
+        self._send(line)
+
+    def _cli_fields(self, turn: TurnState) -> Line:
+        """What a CLI needs to go on with its own conversation."""
+        return {
+            "session": self.conversation.state.cli, "begun": turn.begun,
+            "letter": str(turn.trigger.get("id") or ""), "tools": self.context.toolset.kinds,
+            "locked": self.context.locked,
+        }  # fmt: skip
 
     def _send(self, line: Line) -> None:
         history = self.conversation.state.history
@@ -138,7 +168,12 @@ class ModelExchange:
             self._runtime = self.pool.take(self.conversation.events)
         self._runtime.send(line, data)
 
-    def _open_runtime(self) -> BuiltinRuntime:
+    def _pass_arrived(self) -> None:
+        for row in self.conversation.take_arrived():
+            line = {"kind": row.get("kind"), "text": row["text"]}
+            self._open_runtime().send({"type": "enqueue", "input": line})
+
+    def _open_runtime(self) -> SessionRuntime:
         if self._runtime is None:
             raise RuntimeGone("the runtime has ended")
         return self._runtime
@@ -149,6 +184,10 @@ class ModelExchange:
         match line["type"]:
             case "system":
                 self.conversation.append({"t": "system", "text": str(line.get("text") or "")})
+            case "begun":
+                session = str(line.get("session") or "")
+                self.conversation.append({"t": "cli", "turn": turn.number, "session": session})
+                self._open_runtime().send({"type": "kept"})
             case "rendered":
                 self._rendered = line
             case "delta":
@@ -176,6 +215,7 @@ class ModelExchange:
             "inputs": before + number(self._rendered.get("inputs")), "message": message,
             "calls": [_call_row(row) for row in rows], "text": str(line.get("text") or ""),
             "tokens": number(line.get("tokens")), "last": self._rendered.get("last") is True,
+            **({"replied": texts(line["replied"])} if line.get("replied") else {}),
         })  # fmt: skip
 
     def _on_call(self, turn: TurnState, line: Line, handler: ExchangeHandler) -> Line | None:
@@ -186,6 +226,7 @@ class ModelExchange:
         outcome = handler.answer(turn, call, last=turn.last)
         if handler.is_pausing or self.conversation.ending:
             return self._cancel()
+        self._pass_arrived()  # first, so that the request with the result has it
         result = {"content": outcome.content, "is_error": outcome.is_error}
         self._open_runtime().send({"type": "result", "id": call.id, **result})
         return None
@@ -208,7 +249,7 @@ def _results(state: ConversationState) -> Line:
     is_open = state.turn is not None and bool(state.turn.calls)
     rows = ((call.id, call.result) for call in state.calls if call.result or not is_open)
     return {
-        id_: {"content": row["content"], "is_error": row["is_error"]} if row else _NOT_RUN
+        id_: {key: row[key] for key in _RESULT_KEYS if key in row} if row else _NOT_RUN
         for id_, row in rows
     }
 

@@ -57,5 +57,5 @@ class TurnGuard:
         return f"the model could not be reached {self._failures} times: {why}"
 
     def note_answer(self) -> None:
-        """A request was answered: failures before it do not count any more."""
+        """A request was answered: earlier failures no longer count."""
         self._failures = 0

@@ -14,9 +14,12 @@ _PENDING_MOST: Final = 64 * 1024
 
 
 class LiveText:
-    """Sends new text of a turn; what cannot be sent is sent later, or dropped."""
+    """Sends new text of a turn; what cannot be sent is sent later, or dropped.
 
-    def __init__(self, link: Link, conversation: str) -> None:
+    Without a link nothing is sent.
+    """
+
+    def __init__(self, link: Link | None, conversation: str) -> None:
         self._link = link
         self._conversation = conversation
         self._pending = ""
@@ -32,10 +35,13 @@ class LiveText:
         """Send what is there."""
         if not self._pending:
             return
+        if self._link is None:
+            self._pending = ""
+            return
         self._sent = time.monotonic()
         part = self._pending.encode(errors="replace")[:_TEXT_MOST].decode(errors="ignore")
         try:
             self._link.ask("stream_turn", conversation=self._conversation, turn=turn, text=part)
         except HiveError:
-            self._link.close()  # nobody may watch; the text stays in the log
+            self._link.close()  # the text stays in the log
         self._pending = self._pending[len(part) :]

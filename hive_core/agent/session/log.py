@@ -73,6 +73,10 @@ class ConversationLog:
         self._file = file
         self.state = ConversationState.of(rows)
 
+    def read_bytes(self) -> bytes:
+        """The present segment, as it is on disk."""
+        return read_whole(self._file)
+
     def close(self) -> None:
         os.close(self._file)
 
@@ -149,6 +153,11 @@ def segments(folder: Path) -> list[Path]:
 def conversations(folder: Path) -> list[str]:
     """The names of the conversations that have a log."""
     return sorted(file.parent.name for file in folder.glob(f"*/{NAME}"))
+
+
+def has_log(folder: Path, conversation: str) -> bool:
+    """Whether a conversation of this name has begun."""
+    return bool(conversation) and (folder / conversation / NAME).exists()
 
 
 def read_whole(file: int) -> bytes:

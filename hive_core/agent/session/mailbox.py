@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Final
 
 from hive_core.agent.letter import ReceivedLetter
-from hive_core.agent.prompt_context import save_definition
+from hive_core.agent.prompt_context import save_definition, save_skill
 from hive_core.agent.reconnect import Link
+from hive_core.agent.session.context import read_credentials
 from hive_core.agent.session.log import MAIN, task_conversation
-from hive_core.agent.session.router import RoutedLetter, input_record, route
+from hive_core.agent.session.router import SKILL, RoutedLetter, input_record, route
 from hive_core.agent.session.services import POLL, SessionServices, say
 from hive_core.agent.session.session import AgentSession
 from hive_core.agent.session.state import task_mark
@@ -19,7 +20,9 @@ from hive_core.agent.task_run import mapping
 from hive_core.errors import HiveError
 
 _BACK: Final = 1.0
-_LEASE: Final = 60.0
+# A letter is logged as soon as it is there. After a kill in between it stays away for so long; one
+# that comes again although it was logged is only acknowledged.
+_LEASE: Final = 10.0
 _AT_ONCE: Final = 10
 _LOGGED: Final = 200
 
@@ -64,24 +67,36 @@ class Mailbox:
     def take(self, link: Link, message: object) -> None:
         """Log a letter and acknowledge it."""
         letter = route(message)
-        if self._session.has_seen(letter.id):
-            self._ack(link, letter)  # it was logged before a crash
+        is_new = not self._session.has_seen(letter.id)  # else it was logged before a crash
+        if is_new and letter.action == "task":
+            self._take_task(link, letter)
             return
+        if is_new:
+            self._handle(link, letter)
+        self._ack(link, letter)
+
+    def _handle(self, link: Link, letter: RoutedLetter) -> None:
         match letter.action:
             case "task":
-                self._take_task(link, letter)
-                return
+                pass  # _take_task acknowledges it when there is room for it
             case "stop":
                 self._stop(link, letter)
             case "wake":
                 self._session.wake(budget=True)
             case "define":
-                save_definition(self._services.folder.parent, letter.text)
+                self._keep_text(letter)
+            case "remind":
+                self._session.remind(read_credentials(self._services, link))
             case "drop":
                 say(letter.text[:_LOGGED])
             case "input":
-                self._session.add_input(letter.conversation, letter.record, urgent=letter.urgent)
-        self._ack(link, letter)
+                name = self._session.conversation_for(letter)
+                self._session.add_input(name, letter.record, urgent=letter.urgent)
+
+    def _keep_text(self, letter: RoutedLetter) -> None:
+        """Keep the definition of the agent, or its skill as a colony."""
+        keep = save_skill if letter.kind == SKILL else save_definition
+        keep(self._services.folder.parent, letter.text)
 
     def _take_task(self, link: Link, letter: RoutedLetter) -> None:
         """Begin the turn of a task, if there is room for it now; else the letter comes again."""
@@ -99,8 +114,9 @@ class Mailbox:
     def _stop(self, link: Link, letter: RoutedLetter) -> None:
         """Stop the turn of a task; where none runs, the daemon waits for a word about it."""
         for name in (letter.conversation, MAIN):
-            if self._session.stop_turn(name, letter.text):
+            if self._session.stop_turn(name, letter.task, letter.text):
                 return
+        self._session.forget_pause(letter.task)
         desk = TaskDesk(self._services, link)
         if desk.state(letter.task) == "stopping":
             desk.finish(letter.task, "stopped", "no turn was open for it", f"stop:{letter.id}")

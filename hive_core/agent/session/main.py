@@ -5,20 +5,37 @@ from __future__ import annotations
 import argparse
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent.attend import CONFIG, start_beside
+from hive_core.agent.attend import start_beside
+from hive_core.agent.forward import MODEL, ForwardPair
+from hive_core.agent.prompt_context import config_folder, state_folder
 from hive_core.agent.reconnect import Link
 from hive_core.agent.serve import run_until_stop
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.inspection import COMMANDS, run_inspection
 from hive_core.agent.session.mailbox import Mailbox
-from hive_core.agent.session.runtimes.builtin import RUNTIME_FOLDER, UID, RuntimeCommand
+from hive_core.agent.session.runtimes.builtin import UID, RuntimeCommand, runtime_folder
+from hive_core.agent.session.runtimes.claude import ClaudeDialect
+from hive_core.agent.session.runtimes.cli import CliCommand
+from hive_core.agent.session.runtimes.cli_dialect import CLIS_FOLDER, CliDialect, CliPlace
+from hive_core.agent.session.runtimes.codex import CodexDialect
+from hive_core.agent.session.runtimes.forwarder import ModelForwarder
+from hive_core.agent.session.server_settings import read_server_settings
+from hive_core.agent.session.servers import McpServers
 from hive_core.agent.session.services import POLL, SessionServices, SessionSettings
 from hive_core.agent.session.session import AgentSession
 
+DIALECTS: Final[Mapping[str, CliDialect]] = {
+    "claude": ClaudeDialect(), "codex": CodexDialect(),
+}  # fmt: skip
+# What programs of the agent have of the environment of its session.
+_OWN: Final = (
+    "PATH", "HIVE_NAME", "HIVE_PARENT", "HIVE_RUNTIME", "HTTPS_PROXY", "HTTP_PROXY", "https_proxy",
+    "http_proxy", "TZ",
+)  # fmt: skip
 ABOUT: Final = "Run a model as this agent: mail and tasks become turns, which survive a crash."
 MODEL_SOCKET: Final = "/run/hive/model.sock"
 
@@ -44,7 +61,9 @@ def run_session(path: str, arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
         return run_inspection(state_folder() / "session", arguments)
     options = _parser().parse_args(arguments)
-    services = read_services(path, options.state or state_folder(), options.uid)
+    state = options.state or state_folder()
+    os.environ["HIVE_STATE"] = str(state)  # for tools, which read skills there
+    services = read_services(path, state, options.uid)
     services.runtime.check()
     start_beside(path)
     return run_until_stop(lambda: serve_session(services))
@@ -52,18 +71,42 @@ def run_session(path: str, arguments: Sequence[str]) -> int:
 
 def read_services(path: str, state: Path, uid: int) -> SessionServices:
     """What the environment and the deployed configuration say."""
-    folder = os.environ.get("HIVE_RUNTIME")
     as_user = uid if os.geteuid() == 0 else None
     runtime = RuntimeCommand(
         os.environ.get("HIVE_MODEL_SOCKET", MODEL_SOCKET),
-        RUNTIME_FOLDER if folder is None else Path(folder) if folder else None, as_user,
+        runtime_folder(), as_user,
     )  # fmt: skip
     workspace = Path(os.environ.get("HIVE_WORKSPACE") or state / "work")
     make_workspace(workspace, as_user)
+    file = config_folder() / "agent.toml"
     return SessionServices(
         os.environ.get("HIVE_NAME", ""), path, state / "session",
-        ToolPlace(workspace, path, as_user), runtime, SessionSettings.read(CONFIG / "agent.toml"),
+        ToolPlace(workspace, path, as_user), runtime, SessionSettings.read(file),
+        servers=McpServers(runtime, read_server_settings(file), workspace),
     )  # fmt: skip
+
+
+def read_cli(services: SessionServices, runtime: str) -> CliCommand | None:
+    """How the CLI of this runtime is started; None for another runtime.
+
+    HIVE_CLIS and HIVE_MODEL_PORT name another folder and another port.
+    """
+    dialect = DIALECTS.get(runtime)
+    if dialect is None:
+        return None
+    own = {key: value for key, value in os.environ.items() if key in _OWN}
+    environment = {"PATH": os.defpath, "LANG": "C.UTF-8", **own}
+    tools = services.place
+    place = CliPlace(
+        tools.command, services.socket, services.folder.parent / "home", tools.workspace,
+        tools.uid, Path(os.environ.get("HIVE_CLIS", CLIS_FOLDER)),
+    )  # fmt: skip
+    port = int(os.environ.get("HIVE_MODEL_PORT", MODEL.port))
+    pair = ForwardPair(port, services.runtime.model_socket)
+    forwarder = ModelForwarder(pair, tools.command, tools.uid, environment)
+    command = CliCommand(dialect, place, services.runtime, forwarder, environment)
+    command.check()
+    return command
 
 
 def make_workspace(place: Path, uid: int | None) -> None:
@@ -76,17 +119,12 @@ def make_workspace(place: Path, uid: int | None) -> None:
         os.chown(place, uid, uid)
 
 
-def state_folder() -> Path:
-    """The folder of the agent's state."""
-    if place := os.environ.get("HIVE_STATE"):
-        return Path(place)
-    return Path("/agents", os.environ.get("HIVE_NAME", "-"), "state")
-
-
 def serve_session(services: SessionServices) -> None:
     """Serve until a signal ends it."""
     with Link(services.socket, answer=POLL) as link:
-        wanted = services.ask(link, "whoami").get("parallel")
+        identity = services.ask(link, "whoami")
+        services.cli = read_cli(services, str(identity.get("runtime") or ""))
+        wanted = identity.get("parallel")
         session = AgentSession(services, wanted if isinstance(wanted, int) and wanted > 0 else 1)
         mailbox = Mailbox(services, session)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,20 +15,27 @@ from hive_core.agent.session.records import Record
 from hive_core.agent.task_run import task_of
 
 TASK, STOP, BUDGET, DEFINITION = "task", "task_stop", "budget", "definition"
+TRIGGER: Final = "trigger"
+ANSWER: Final = "answer"
+PHASE, SKILL = "phase", "skill"
+_BELOW: Final = frozenset({"daemon", "child", "descendant"})
 _HEAD: Final = re.compile(r"^(attempt|context): (.*)$", re.MULTILINE)
 
-Action = Literal["input", "task", "stop", "wake", "define", "drop"]
+Action = Literal["input", "task", "stop", "wake", "define", "remind", "drop"]
 # What the session does itself. Facts that change nothing for the model are dropped: the next
 # reminder has what is true by then.
 _OWN_KINDS: Final[Mapping[str, Action]] = {
-    BUDGET: "wake", DEFINITION: "define", "moved": "drop", "adopted": "drop", "restored": "drop",
-    "config": "drop",
+    BUDGET: "wake", DEFINITION: "define", SKILL: "define", "moved": "drop", "adopted": "drop",
+    "restored": "drop", "config": "drop", "credentials": "remind",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedLetter:
-    """What is to be done with a letter. `conversation` empty: the one that runs, else main."""
+    """What is to be done with a letter. `conversation` empty: the one that runs, else main.
+
+    `wakes`: a paused task may wait for it.
+    """
 
     action: Action
     id: str
@@ -36,7 +44,9 @@ class RoutedLetter:
     attempt: int = 0
     record: Record = field(default_factory=dict)
     urgent: bool = False
+    wakes: bool = False
     text: str = ""
+    kind: str = ""
 
 
 def route(message: object) -> RoutedLetter:
@@ -48,10 +58,19 @@ def route(message: object) -> RoutedLetter:
         routed = _daemon_letter(row, letter, task)
         if routed is not None:
             return routed
+    # The next request is to be one of the new phase.
+    moves = letter.relation == "daemon" and letter.kind == PHASE
+    record = input_record(row, letter)
     return RoutedLetter(
-        "input", letter.id, _conversation(task), task, record=input_record(row, letter),
-        urgent=row.get("priority") == 0,
+        "input", letter.id, _conversation(task), task,
+        record={**record, "phase": True} if moves else record,
+        urgent=moves or row.get("priority") == 0, wakes=_may_wake(row, letter),
     )  # fmt: skip
+
+
+def _may_wake(row: dict[str, object], letter: ReceivedLetter) -> bool:
+    """Whether it is about what the agent has given to others, or ends one of its waits."""
+    return letter.kind != TRIGGER and (letter.relation in _BELOW or bool(row.get("wait_id")))
 
 
 def _daemon_letter(
@@ -64,9 +83,20 @@ def _daemon_letter(
         why = letter.body.partition("\n\n")[2]
         return RoutedLetter("stop", letter.id, _conversation(task), task, text=why)
     action: Action | None = _OWN_KINDS.get(letter.kind)
+    if letter.kind == ANSWER and _ended_with_its_task(letter):
+        action = "drop"
     if action is not None:
-        return RoutedLetter(action, letter.id, text=letter.body)
+        return RoutedLetter(action, letter.id, text=letter.body, kind=letter.kind)
     return None
+
+
+def _ended_with_its_task(letter: ReceivedLetter) -> bool:
+    """Whether this is about a question that the daemon cancelled: no turn is left that waits."""
+    try:
+        head = json.loads(letter.body.partition("\n")[0])
+    except ValueError:
+        return False
+    return isinstance(head, dict) and (head.get("state"), head.get("by")) == ("cancelled", "daemon")
 
 
 def _task_letter(row: dict[str, object], letter: ReceivedLetter, task: str) -> RoutedLetter:

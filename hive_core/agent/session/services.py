@@ -13,6 +13,8 @@ from typing import Final
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
+from hive_core.agent.session.runtimes.cli import CliCommand
+from hive_core.agent.session.servers import McpServers
 from hive_core.errors import HiveError, InvalidArgument, MethodNotFound, TimedOut, Unreachable
 from hive_core.varlink import Message
 
@@ -69,7 +71,11 @@ def _check_value(key: str, value: object) -> float:
 
 @dataclass(slots=True)
 class SessionServices:
-    """The services of one session. `stop` is set when it ends."""
+    """The services of one session. `stop` is set when it ends.
+
+    `cli`: where a CLI runs its model. `depth`, `clone_depth`: those of the sub-agent that this
+    process is, as the daemon wrote them.
+    """
 
     name: str
     socket: str
@@ -77,7 +83,11 @@ class SessionServices:
     place: ToolPlace
     runtime: RuntimeCommand
     settings: SessionSettings = field(default_factory=SessionSettings)
+    cli: CliCommand | None = None
+    servers: McpServers | None = None
     stop: threading.Event = field(default_factory=threading.Event)
+    depth: int = 0
+    clone_depth: int = 0
 
     def open_link(self) -> Link:
         """A connection to the broker, for one thread."""

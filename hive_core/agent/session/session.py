@@ -15,12 +15,17 @@ from hive_core.agent.session.calls import CallRunner
 from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.exchange import ModelExchange
+from hive_core.agent.session.guard import TurnGuard
 from hive_core.agent.session.live import LiveText
-from hive_core.agent.session.log import MAIN, conversations
+from hive_core.agent.session.log import MAIN, conversations, has_log
 from hive_core.agent.session.parking import Parked, escalate
 from hive_core.agent.session.records import Record
+from hive_core.agent.session.router import RoutedLetter
 from hive_core.agent.session.runtimes.pool import RuntimePool
+from hive_core.agent.session.server_calls import ServerCallRunner
+from hive_core.agent.session.servers import RequiredServerFailed
 from hive_core.agent.session.services import SessionServices, say
+from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.turn import TurnRunner
 from hive_core.errors import HiveError
 
@@ -34,10 +39,11 @@ class AgentSession:
 
     def __init__(self, services: SessionServices, parallel: int = 1) -> None:
         self.services = services
-        self.pool = RuntimePool(services.runtime, services.settings.idle)
+        self.pool = RuntimePool(services.cli or services.runtime, services.settings.idle)
         self._open: dict[str, OpenConversation] = {}
         self._users: dict[str, int] = {}
         self._running: dict[str, threading.Thread] = {}
+        self._paused: dict[str, str] = {}  # the task of each conversation that waits for others
         self._parked: dict[str, Parked] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._changed = threading.Condition(threading.RLock())
@@ -50,11 +56,7 @@ class AgentSession:
         return mark in self._seen
 
     def add_input(self, name: str, record: Record, *, urgent: bool = False) -> bool:
-        """Log an input and have its turn run; False for a message that was logged before.
-
-        `name` empty: the conversation that runs, where it is only one; else main.
-        """
-        name = name or self._target()
+        """Log an input and have its turn run; False for a message that was logged before."""
         conversation = self._hold(name)
         try:
             is_new = conversation.add_input(record, urgent=urgent)
@@ -63,6 +65,27 @@ class AgentSession:
         self._note_seen(str(record.get("id") or ""))
         return is_new
 
+    def conversation_for(self, letter: RoutedLetter) -> str:
+        """The conversation of the letter's own task, or that of the task that waits for it.
+
+        Else it is the one that runs, where it is only one; where none runs, the one that is parked
+        after failures, which goes on with any letter; or main.
+        """
+        if has_log(self.services.folder, letter.conversation):
+            return letter.conversation
+        with self._changed:
+            with_task = {*self._paused, *(name for name in self._open if self._has_task(name))}
+            if letter.wakes and len(with_task) == 1:
+                return with_task.pop()
+            names = [name for name in self._running if self.is_open(name)]
+            names = names or [name for name, parked in self._parked.items() if not parked.budget]
+            return names[0] if len(names) == 1 else MAIN
+
+    def forget_pause(self, task: str) -> None:
+        """A paused task has ended."""
+        with self._changed:
+            self._paused = {name: of for name, of in self._paused.items() if of != task}
+
     def wake(self, *, budget: bool) -> None:
         """Run the parked turns again; `budget`: those that wait for a budget."""
         with self._changed:
@@ -70,15 +93,20 @@ class AgentSession:
             for name in names:
                 self._start(name, after_park=True)
 
-    def stop_turn(self, name: str, why: str) -> bool:
-        """Stop the open turn of a conversation; False when none is open."""
+    def stop_turn(self, name: str, task: str, why: str) -> bool:
+        """Stop the turn of a task in a conversation; False when none runs."""
         with self._changed:
             conversation = self._open.get(name)
-            if conversation is None or conversation.is_idle:
+            if conversation is None or not conversation.stop_turn(task, why):
                 return False
-            conversation.stop_turn(why)
             self._start(name, after_park=True)
             return True
+
+    def remind(self, text: str) -> None:
+        """Bring facts that have changed into the turns that run; they begin and wake none."""
+        with self._changed:
+            for name in self._running:
+                self._open[name].add_reminder(text)
 
     def wait_for_room(self) -> bool:
         """Wait until one more turn can run; False when the session ends."""
@@ -116,6 +144,8 @@ class AgentSession:
         self.services.stop.set()
         with self._changed:
             threads = list(self._running.values())
+            if self.services.servers is not None:
+                self.services.servers.close()
             for conversation in self._open.values():
                 conversation.interrupt()
             self._changed.notify_all()
@@ -125,10 +155,9 @@ class AgentSession:
 
     # Conversations. A user holds one open; the last one closes it when no turn is left.
 
-    def _target(self) -> str:
-        with self._changed:
-            running = [name for name in self._running if self.is_open(name)]
-            return running[0] if len(running) == 1 else MAIN
+    def _has_task(self, name: str) -> bool:
+        turn = self._open[name].state.turn
+        return turn is not None and bool(turn.task)
 
     def _hold(self, name: str) -> OpenConversation:
         with self._changed:
@@ -147,12 +176,19 @@ class AgentSession:
 
     def _close_idle(self, name: str) -> None:
         conversation = self._open.get(name)
+        if conversation is not None:
+            self._note_pause(name, str(conversation.state.paused.get("task") or ""))
         if (
             conversation is not None and conversation.is_idle
             and not self._users.get(name) and name not in self._running
         ):  # fmt: skip
             self._users.pop(name, None)
             self._open.pop(name).close()
+
+    def _note_pause(self, name: str, task: str) -> None:
+        self._paused.pop(name, None)
+        if task:
+            self._paused[name] = task
 
     def _start(self, name: str, *, after_park: bool) -> None:
         """Have a thread run the open turn, unless one does."""
@@ -190,25 +226,42 @@ class AgentSession:
             self._changed.notify_all()
 
     def _run_turns(self, conversation: OpenConversation, link: Link) -> Parked | None:
+        guard = TurnGuard()
         while not conversation.is_idle and not self.services.stop.is_set():
+            inputs = len(conversation.inputs)
             context = self._read_context(conversation, link)
             if isinstance(context, Parked):
                 return context
+            conversation.begin_phase(context.toolset.phase)
             with Link(self.services.socket, patience=0.0, answer=5.0) as live_link:
                 live = LiveText(live_link, conversation.name)
-                parked = TurnRunner(
+                runner = TurnRunner(
                     self.services, conversation, link, context,
                     ModelExchange(conversation, context, self.pool, live),
-                    CallRunner(link, self.services.place, self.services.stop),
-                ).run()  # fmt: skip
+                    self._call_runner(link, context),
+                    ForkRunner(self.services, link, conversation, context), guard,
+                    inputs=inputs,
+                )  # fmt: skip
+                parked = runner.run()
             if parked is not None:
                 return parked
+            guard = runner.guard if runner.has_moved else TurnGuard()
         return None
+
+    def _call_runner(self, link: Link, context: TurnContext) -> CallRunner:
+        services, servers = self.services, None
+        if services.servers is not None:
+            servers = ServerCallRunner(link, services.servers, services.stop)
+        return CallRunner(
+            link, services.place, services.stop, servers, context.toolset.server_tools
+        )
 
     def _read_context(self, conversation: OpenConversation, link: Link) -> TurnContext | Parked:
         for pause in _TRIES:
             try:
                 return TurnContext.read(self.services, link)
+            except RequiredServerFailed:
+                break
             except HiveError as error:
                 say(f"conversation {conversation.name}: {error.reason}")
                 self.services.stop.wait(pause)

@@ -33,6 +33,7 @@ class ToolCall:
 class TurnState:
     """One turn. `rendered`: how many inputs the model has seen; `rounds`: its answers so far.
 
+    `begun`: a CLI works on it, and has not answered.
     `last`: the present answer is the last that the turn may have. `replied`: ids of messages that
     the model itself has answered. `reported`: the model has ended the task of the turn.
     """
@@ -47,6 +48,7 @@ class TurnState:
     end: Record | None = None
     reported: bool = False
     replied: set[str] = field(default_factory=set)
+    begun: bool = False
 
     @property
     def trigger(self) -> Record:
@@ -71,17 +73,25 @@ class TurnState:
 
 @dataclass(slots=True)
 class ConversationState:
-    """A conversation, as its records tell it. `calls`: those of the last answer in the history."""
+    """A conversation, as its records tell it. `calls`: those of the last answer in the history.
+
+    `paused`: the task of the last turn, which goes on when what it waits for has come. `phase`: the
+    one of a queen that `system` is about. An empty `system` is to be rendered. `cli`: the id under
+    which a CLI keeps the conversation.
+    """
 
     log: str = ""
     conversation: str = ""
     system: str = ""
+    phase: str = ""
     history: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     turn: TurnState | None = None
     turns: int = 0
     seen: set[str] = field(default_factory=set)
     tokens: int = 0
+    paused: Record = field(default_factory=dict)
+    cli: str = ""
     _marks: dict[int, tuple[int, int]] = field(default_factory=dict)
     _records: int = 0
 
@@ -108,6 +118,7 @@ class ConversationState:
 
     def _add_system(self, record: Record) -> None:
         self.system = str(record["text"])
+        self.phase = str(record.get("phase") or self.phase)
 
     def _add_input(self, record: Record) -> None:
         turn = number(record["turn"])
@@ -125,7 +136,9 @@ class ConversationState:
         self.history += [*texts(record["sent"]), str(record["message"])]
         turn.rendered = number(record["inputs"])
         turn.rounds += 1
+        turn.begun = False
         turn.text = str(record.get("text") or "")
+        turn.replied.update(texts(record.get("replied")))
         turn.last = record.get("last") is True
         self.tokens = number(record.get("tokens"))
         rows = record.get("calls")
@@ -133,6 +146,10 @@ class ConversationState:
             _tool_call(row, self.key(f"{self._records}.{at}"))
             for at, row in enumerate(rows if isinstance(rows, list) else [])
         ]
+
+    def _add_cli(self, record: Record) -> None:
+        self.cli = str(record["session"])
+        self._open_turn().begun = True
 
     def _add_call(self, record: Record) -> None:
         self._call_of(record).started = record
@@ -145,7 +162,8 @@ class ConversationState:
         turn = self._open_turn()
         if call.name == "send":
             turn.replied.add(str(call.arguments.get("reply_to") or ""))
-        if call.name == REPORT and call.arguments.get("task") in (None, turn.task):
+        named = call.arguments.get("task") or call.arguments.get("task_id") or turn.task
+        if call.name == REPORT and named == turn.task:
             turn.reported = bool(turn.task)
 
     def _add_end(self, record: Record) -> None:
@@ -154,12 +172,14 @@ class ConversationState:
     def _add_closed(self, record: Record) -> None:
         self._marks[number(record["turn"])] = (len(self.history), self.tokens)
         turn, self.turn = self.turn, None
+        is_paused = turn is not None and turn.end is not None and turn.end.get("pauses") is True
+        self.paused = _task_fields(turn.trigger) if turn and is_paused else {}
         # Mail that joined the turn and that the model never saw begins the next one.
         late = [row for row in turn.unseen if row is not turn.trigger] if turn else []
         mail = [row for row in late if row.get("kind") == "mail"]
         if mail:
             self.turns += 1
-            self.turn = TurnState(self.turns, mail)
+            self.turn = TurnState(self.turns, [{**mail[0], **self.paused}, *mail[1:]])
 
     def _add_compact(self, record: Record) -> None:
         # The inputs of the open turn follow in the same segment.
@@ -169,11 +189,27 @@ class ConversationState:
         self.turn = TurnState(number(record["turn"]), [record], rounds=number(record["rounds"]))
         self.turns = max(self.turns, self.turn.number)
 
+    def _add_fork(self, record: Record) -> None:
+        """From here on the log is that of a sub-agent; the turn that is open is its own."""
+        self.system = str(record.get("system") or self.system)
+        results = record.get("results")
+        for call in self.calls:
+            row = results.get(call.id) if isinstance(results, dict) else None
+            call.result = row or call.result
+        self.turns = max(self.turns, number(record["turn"]))
+        is_clone = bool(self.history)
+        self.turn = TurnState(
+            number(record["turn"]), [record], rendered=int(is_clone),
+            calls=self.calls if is_clone else [],
+        )  # fmt: skip
+
     def _add_rewind(self, record: Record) -> None:
         size, self.tokens = self._marks.get(number(record["to"]), (0, 0))
         del self.history[size:]
+        self.cli = ""  # what a CLI keeps cannot be cut
         self.calls = []
         self.turn = None
+        self.paused = {}
 
     def can_rewind(self, turn: int) -> bool:
         """Whether the history at the end of this turn is known; 0 is the beginning."""
@@ -191,6 +227,10 @@ class ConversationState:
 def task_mark(task: str, attempt: object) -> str:
     """What `seen` has of an attempt of a task."""
     return f"{task}:{attempt}"
+
+
+def _task_fields(trigger: Record) -> Record:
+    return {key: trigger[key] for key in ("task", "attempt") if key in trigger}
 
 
 def _tool_call(row: object, key: str) -> ToolCall:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.services import SessionServices
@@ -14,6 +15,10 @@ from hive_core.errors import Conflict, NotFound
 IN_PROGRESS: Final = "in_progress"
 _ENDED: Final = frozenset({"done", "cancelled"})
 _STOPPING: Final = "stopping"
+_WORKING: Final = frozenset({IN_PROGRESS, "pending_delegation"})
+_AWAITING: Final = frozenset({"awaiting_plan_approval", "awaiting_more_information"})
+
+Progress = Literal["works", "waits", "over"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,24 @@ class TaskDesk:
 
     def state(self, task: str) -> str:
         """The state of the task; empty when it is not to be found."""
+        return str(self._row(task).get("state") or "")
+
+    def _row(self, task: str) -> Mapping[str, object]:
         try:
-            row = mapping(self.services.ask(self.link, "get_task", task=task).get("task"))
+            return mapping(self.services.ask(self.link, "get_task", task=task).get("task"))
         except NotFound:
-            return ""
-        return str(row.get("state") or "")
+            return {}
+
+    def progress(self, task: str) -> Progress:
+        """Whether a task needs its agent now, or waits for others, or is over."""
+        row = self._row(task) if task else {}
+        state = row.get("state")
+        if state in _AWAITING:
+            return "waits"
+        if state not in _WORKING:
+            return "over"
+        is_waiting = row.get("open") or self.services.try_ask(self.link, "list_waits").get("waits")
+        return "waits" if is_waiting else "works"
 
     def finish(self, task: str, status: str, summary: str, key: str) -> None:
         """Report the result; a task that has ended meanwhile does not change."""

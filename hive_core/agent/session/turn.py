@@ -15,9 +15,9 @@ from hive_core.agent.reconnect import Link
 from hive_core.agent.session.calls import NOT_AN_OBJECT, CallAnswer, CallRunner
 from hive_core.agent.session.closing import TurnCloser
 from hive_core.agent.session.compaction import Compactor
-from hive_core.agent.session.context import TurnContext, read_reminder
+from hive_core.agent.session.context import RequestPurpose, TurnContext, read_reminder
 from hive_core.agent.session.conversation import OpenConversation
-from hive_core.agent.session.exchange import ModelExchange
+from hive_core.agent.session.exchange import ModelExchange, ModelFailed
 from hive_core.agent.session.guard import TurnGuard
 from hive_core.agent.session.inputs import session_text
 from hive_core.agent.session.parking import Parked, escalate
@@ -33,15 +33,19 @@ from hive_core.agent.session.results import shorten
 from hive_core.agent.session.runtimes.builtin import RuntimeGone
 from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.state import ToolCall, TurnState
-from hive_core.agent.session.tasks import IN_PROGRESS, TaskDesk
+from hive_core.agent.session.subagents.fork import ForkRunner
+from hive_core.agent.session.tasks import TaskDesk
+from hive_core.agent.session.toolset import SESSION
 from hive_core.errors import HiveError
 
 _BACK_OFF: Final = (1.0, 4.0, 10.0)
 _RATE_MOST: Final = 60.0
 _NUDGE: Final = (
-    "Your task is still open. Go on with a tool, report the result with {report}, or ask where"
-    " something is missing. A text alone reaches nobody."
+    "Your task is still open. Continue with a tool, report the result with {report}, or ask for"
+    " what is missing. A text without a call is not delivered."
 )
+# After these a queen may have other tools and another prompt.
+PHASE_MOVES: Final = frozenset({"run_agent_with_input", "stop_worker", "switch_to_reviewing"})
 LIMIT: Final = "this was the last step of the turn: only the report was allowed"
 
 
@@ -55,40 +59,57 @@ class TurnRunner:
     context: TurnContext
     exchange: ModelExchange
     calls: CallRunner
+    forks: ForkRunner
     guard: TurnGuard = field(default_factory=TurnGuard)
     compacted: bool = False
+    is_subagent: bool = False  # its turn stays open at its end, and it escalates nothing
+    inputs: int = 0  # that the turn had when the context was read
+    has_moved: bool = False  # the queen is in another phase than the context
+    _over_budget: str = ""  # why the next request only asks for the report of the task
     _park: Parked | None = None
 
     def run(self) -> Parked | None:
-        """Run until no turn is open, or until it has to wait."""
+        """Run the open turn to its end, or until it has to wait."""
         turn = self.conversation.state.turn
         if turn is None or (turn.end is None and not self._begin(turn)):
             return None
-        self.conversation.kill_call = self.calls.kill
+        self.conversation.kill_call = self._kill_call
         try:
             self._remind(turn)
             while not self.services.stop.is_set():
                 if self.conversation.ending:
                     self._stop_turn()
-                if not self._advance():
+                if self._is_in_other_phase() or not self._advance():
                     return None
                 if self._park is not None:
                     parked, self._park = self._park, None
                     self.exchange.stop()
-                    escalate(self.services, self.link, self.conversation, parked)
+                    if not self.is_subagent:
+                        escalate(self.services, self.link, self.conversation, parked)
                     return parked
         finally:
             self.conversation.kill_call = None
             self.exchange.rest()
         return None
 
+    def _is_in_other_phase(self) -> bool:
+        """Whether a call or a letter since the context was read has moved the queen on."""
+        if self.is_subagent:  # it goes on with what it was opened with
+            return False
+        letters = self.conversation.inputs[self.inputs :]
+        self.has_moved = self.has_moved or any(row.get("phase") for row in letters)
+        return self.has_moved
+
     def _advance(self) -> bool:
-        """One step; False when no turn is open."""
+        """One step; False at the end of the turn."""
         match self.conversation.step():
             case WaitForInput():
                 return False
+            case CloseTurn() if self.is_subagent:
+                return False
             case CloseTurn(turn):
                 TurnCloser(self.services, self.link, self.conversation).close(turn)
+                return False  # the next turn has a context, a reminder and a task of its own
             case EndTurn(turn):
                 self._take_text(turn)
             case RunCall(turn, call):
@@ -112,7 +133,7 @@ class TurnRunner:
 
     def _remind(self, turn: TurnState) -> None:
         """Put the dated facts behind the input of a new turn."""
-        if turn.end is None and not turn.rendered:
+        if turn.end is None and not turn.rendered and not self.is_subagent:
             text = read_reminder(self.services, self.link, self.context.identity)
             if all(row.get("kind") != "reminder" for row in turn.inputs):
                 self.conversation.append(
@@ -120,10 +141,13 @@ class TurnRunner:
                 )
 
     def _take_text(self, turn: TurnState) -> None:
-        """The last answer is text: the end of the turn, unless its task needs a report."""
-        state = TaskDesk(self.services, self.link).state(turn.task) if turn.task else ""
-        if state != IN_PROGRESS:
-            self._end(turn, "done")
+        """The last answer is text: the end of the turn, unless its task needs work or a report."""
+        if turn.last:
+            self._end(turn, "limit", error=self._over_budget)
+            return
+        progress = TaskDesk(self.services, self.link).progress(turn.task)
+        if progress != "works":
+            self._end(turn, "done", pauses=progress == "waits")
             return
         why = self.guard.note_text()
         if why:
@@ -144,20 +168,21 @@ class TurnRunner:
     def _ask(self, turn: TurnState) -> None:
         """One exchange with the model, which may have many answers."""
         if turn.last:
-            self._end(turn, "limit")
+            self._end(turn, "limit", error=self._over_budget)
             return
-        if self._must_compact():
+        if self._must_compact() and not self._over_budget:
             self._compact(turn)
             return
         try:
-            end = self.exchange.run(turn, self)
+            purpose = RequestPurpose.HAND_BACK if self._over_budget else RequestPurpose.WORK
+            end = self.exchange.run(turn, self, purpose)
         except RuntimeGone as error:
             self.exchange.stop()
             self._note_failure(error.reason, 0)
             return
         match end.get("status"):
             case "limit":
-                self._end(turn, "limit")
+                self._end(turn, "limit", error=self._over_budget)
             case "error":
                 self._on_error(turn, end)
             case _:
@@ -171,11 +196,14 @@ class TurnRunner:
         why, kind = str(end.get("error") or "no reason"), end.get("error_kind")
         after = end.get("retry_after")
         pause = float(after) if isinstance(after, int | float) else 0.0
-        if kind == "budget":
-            self._park = Parked(why, budget=True)
+        if kind == "budget" and turn.task and not self._over_budget:
+            # Where it is the budget of the task, one request for a report passes.
+            self._over_budget = why
+        elif kind == "budget":
+            self._park = Parked(self._over_budget or why, budget=True)
         elif kind == "rate":
             self._pause(min(max(pause, 1.0), _RATE_MOST))
-        elif kind == "overflow" and not self.compacted:
+        elif kind == "overflow" and not (self.compacted or self.is_subagent):
             self._compact(turn)
         elif kind == "overflow":
             self._end(turn, "error", error=f"the conversation does not fit the model: {why}")
@@ -198,6 +226,8 @@ class TurnRunner:
                 return
 
     def _must_compact(self) -> bool:
+        if self.is_subagent:
+            return False
         room = self.context.model.context * self.services.settings.compact_at
         return bool(self.conversation.state.history) and self.conversation.state.tokens > room
 
@@ -206,6 +236,8 @@ class TurnRunner:
         compactor = Compactor(self.services, self.link, self.conversation, self.context)
         try:
             compactor.run(turn, self.exchange)
+        except ModelFailed as error:
+            self._on_error(turn, {**error.end, "error": f"cannot compact: {error.reason}"})
         except HiveError as error:
             self._note_failure(f"cannot compact: {error.reason}", 0)
 
@@ -217,6 +249,8 @@ class TurnRunner:
         refusal = self._refusal(call, kind, last=last)
         if refusal:
             outcome = CallAnswer(refusal, is_error=True)
+        elif kind == SESSION:
+            outcome = self._fork(turn, call)
         elif call.started is not None:
             outcome = self.calls.run_again(call, kind, turn.task, self._parameters(turn))
         else:
@@ -227,6 +261,19 @@ class TurnRunner:
             outcome = self.calls.run(call, kind, turn.task, self._parameters(turn))
         return self._log_result(turn, call, outcome)
 
+    def _fork(self, turn: TurnState, call: ToolCall) -> CallAnswer:
+        """Run a sub-agent; one that an earlier process began is ended, and not begun again."""
+        if call.started is not None:
+            return self.forks.end_interrupted(call)
+        self.conversation.append({
+            "t": "call", "turn": turn.number, "call": call.id, "name": call.name,
+        })  # fmt: skip
+        return self.forks.run(call, turn)
+
+    def _kill_call(self) -> None:
+        self.calls.kill()
+        self.forks.kill()
+
     def _log_result(self, turn: TurnState, call: ToolCall, outcome: CallAnswer) -> CallAnswer:
         content, artifact = shorten(self.services, self.link, outcome.content, f"{call.key}:result")
         record: Record = {
@@ -234,15 +281,15 @@ class TurnRunner:
             "is_error": outcome.is_error,
         }  # fmt: skip
         self.conversation.append({**record, "artifact": artifact} if artifact else record)
+        self.has_moved = self.has_moved or _moves_queen(call, outcome)
         why = self.guard.note_call(call.name, call.arguments, content)
         if why:
             self._park = Parked(why)
         return CallAnswer(content, outcome.is_error)
 
     def _refusal(self, call: ToolCall, kind: str, *, last: bool) -> str:
-        if not kind:
-            names = ", ".join(self.context.toolset.kinds)
-            return f"there is no tool {call.name[:64]!r}; the tools are {names}"
+        if call.name in self.context.toolset.disabled or not kind:
+            return self.context.toolset.refusal(call.name)
         if call.malformed:
             return NOT_AN_OBJECT
         if last and call.name != self.context.toolset.report:
@@ -252,14 +299,16 @@ class TurnRunner:
     def _parameters(self, turn: TurnState) -> Mapping[str, object]:
         """What the session adds to an operation: the letter that the turn works on."""
         letter = max(turn.inputs, key=_hops)
-        return {"in_turn_of": letter["id"]} if letter.get("id") else {}
+        source = {"source_conversation": self.conversation.name, "source_turn": turn.number}
+        return {**source, **({"in_turn_of": letter["id"]} if letter.get("id") else {})}
 
     # The end of the turn.
 
-    def _end(self, turn: TurnState, status: str, *, error: str = "") -> None:
+    def _end(self, turn: TurnState, status: str, *, error: str = "", pauses: bool = False) -> None:
         self.conversation.append({
             "t": "end", "turn": turn.number, "status": status, "text": turn.text,
-            "error": error, "rounds": turn.rounds, **self.exchange.meter.fields(),
+            "error": error, "rounds": turn.rounds, **({"pauses": True} if pauses else {}),
+            **self.exchange.meter.fields(),
         })  # fmt: skip
 
     @property
@@ -267,7 +316,11 @@ class TurnRunner:
         """Whether the exchange is to stop: to wait, to compact, or because the task has ended."""
         step = self.conversation.step()
         compacts = self._must_compact() and isinstance(step, AskModel)
-        return self._park is not None or compacts or isinstance(step, EndTurn)
+        return self._park is not None or self.has_moved or compacts or isinstance(step, EndTurn)
+
+
+def _moves_queen(call: ToolCall, outcome: CallAnswer) -> bool:
+    return call.name in PHASE_MOVES and not outcome.is_error
 
 
 def _hops(record: Record) -> int:

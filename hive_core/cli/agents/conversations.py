@@ -57,14 +57,17 @@ def show_turns(session: Session, name: str, conversation: str, turn: int | None)
 @click.argument("name", shell_complete=complete_agent)
 @_conversation
 @click.option(
-    "--turn", type=int, required=True, help="Turn to go back to the end of; 0 for the beginning."
+    "--turn",
+    type=int,
+    required=True,
+    help="Number of the turn after which the conversation continues; 0: from its beginning.",
 )
 @click.pass_obj
 def rewind(session: Session, name: str, conversation: str, turn: int) -> int:
-    """Let a conversation of NAME go on from the end of an earlier turn.
+    """Continue a conversation of NAME from the end of an earlier turn.
 
-    The log keeps the later turns, and the model does not see them any more. What they did is not
-    undone. While a turn runs the command is refused. Only root may do this.
+    The log keeps the later turns, but the model no longer sees them. Their effects stay. The
+    command is refused while a turn runs. Only root may do this.
     """
     return _run(session, name, "rewind", ["--conversation", conversation], turn)
 

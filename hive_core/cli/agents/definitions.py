@@ -1,14 +1,16 @@
-"""`hive definition`: Markdown files that define kinds of agents."""
+"""`hive definition`: files that define kinds of agents."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from hive_core.cli.agents.definition_export import FORMATS, DefinitionExport
+from hive_core.cli.agents.definition_files import definition_files, findings, read_definition
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import (
     Column,
@@ -27,12 +29,7 @@ from hive_core.errors import HiveError, InvalidArgument
 if TYPE_CHECKING:
     from hive_core.model.agents.definition import ParsedDefinition
 
-FOLDER: Final = Path("/etc/hive/agents")
 SHIPPED: Final = Path(__file__).with_name("shipped")
-# Names of our tools in Claude.
-_CLAUDE_TOOLS: Final = {
-    "bash": "Bash", "edit": "Edit", "list": "LS", "read": "Read", "search": "Grep",
-}  # fmt: skip
 DEFINITIONS: Final = Listing(
     "name",
     (Column("name"), Column("role"), Column("set_at", "since", moment, priority=1),
@@ -42,8 +39,10 @@ DEFINITIONS: Final = Listing(
 FINDINGS: Final = Listing(
     "file", (Column("file"), Column("verdict"), Column("text")), "no faults", fold=True
 )
+_WARNING_MOST: Final = 300  # of 1200 bytes: a character has at most four
+_WARNINGS_MOST: Final = 64
 paths_argument: Final = click.argument(
-    "paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[FILE|FOLDER]..."
+    "paths", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]..."
 )
 
 
@@ -61,7 +60,7 @@ def lint(paths: tuple[Path, ...], style: str) -> int:
     Without arguments it checks those in /etc/hive/agents. The exit status is 1 when one cannot be
     used.
     """
-    rows = [row for file in _files(paths) for row in _findings(file)]
+    rows = [row for file in definition_files(paths) for row in findings(file)]
     FINDINGS.show(rows, style)
     return int(any(row["verdict"] == "fail" for row in rows))
 
@@ -76,37 +75,45 @@ def lint(paths: tuple[Path, ...], style: str) -> int:
 def load(session: Session, paths: tuple[Path, ...], *, shipped: bool) -> int:
     """Store definitions in the daemon, replacing older ones of the same name.
 
-    Without arguments it loads those in /etc/hive/agents. A file that cannot be used is reported and
-    skipped. `hive setup` loads those that come with hive where there is none of that name.
+    Without arguments it loads those in /etc/hive/agents. Files of Claude Code, opencode, Gemini
+    (*.md) and Codex (*.toml) are read too: what hive does not have is reported, and stored with the
+    definition. A file that cannot be used is reported and skipped. `hive setup` loads those that
+    come with hive where there is none of that name.
     """
-    failed = 0
-    for file in _files((*paths, SHIPPED) if shipped else paths):
+    files = definition_files((*paths, SHIPPED) if shipped else paths)
+    aliases = [str(row.get("alias")) for row in session.rows("list_models", "models")]
+    loaded: dict[str, Path] = {}
+    for file in files:
         try:
-            name, warnings = _store(session, file)
+            definition, body = read_definition(file, aliases)
+            if other := loaded.get(definition.name):
+                raise InvalidArgument(f"{other} defines {definition.name} already", field="name")
+            _store(session, definition, body)
         except HiveError as error:
             say(f"{file}: {error}")
-            failed += 1
         else:
-            for warning in warnings:
+            loaded[definition.name] = file
+            for warning in definition.warnings:
                 say(f"{file}: {warning}")
-            say(f"loaded {name}")
-    return int(failed > 0)
+            say(f"loaded {definition.name}")
+    return int(len(loaded) < len(files))
 
 
-def _store(session: Session, file: Path) -> tuple[str, Sequence[str]]:
-    """Store the definition of a file; its name, and the warnings about it."""
-    reading, body = _read(file)
+def _store(session: Session, definition: ParsedDefinition, body: str) -> None:
     session.change(
-        "set_definition", name=reading.name, description=reading.description,
-        agent=dict(reading.agent), body=body,
+        "set_definition", name=definition.name, description=definition.description,
+        agent=dict(definition.agent), body=body,
+        warnings=[warning[:_WARNING_MOST] for warning in definition.warnings[:_WARNINGS_MOST]],
     )  # fmt: skip
-    return reading.name, reading.warnings
 
 
 def load_missing(session: Session) -> list[str]:
     """Store the shipped definitions whose names are free; return these names."""
     names = {str(row.get("name")) for row in session.rows("list_definitions", "definitions")}
-    return [_store(session, file)[0] for file in _files([SHIPPED]) if file.stem not in names]
+    missing = [file for file in definition_files([SHIPPED]) if file.stem not in names]
+    for file in missing:
+        _store(session, *read_definition(file))
+    return [file.stem for file in missing]
 
 
 @definition.command("list")
@@ -137,38 +144,24 @@ def rm(session: Session, name: str) -> None:
 
 @definition.command
 @click.argument("name", shell_complete=complete_definition)
-@click.option("--format", "kind", type=click.Choice(("hive", "claude")), default="hive",
+@click.option("--format", "kind", type=click.Choice(FORMATS), default="hive",
               show_default=True, help="Program that the file is for.")  # fmt: skip
 @click.pass_obj
 def export(session: Session, name: str, kind: str) -> None:
-    """Print a definition as a file, for hive or for Claude.
+    """Print a definition as a file: for hive, Claude Code, Codex, opencode or Gemini.
 
-    Settings that Claude does not have are omitted.
+    Settings that the program has no word for are omitted, and named on standard error.
     """
-    import frontmatter  # noqa: PLC0415 - YAML is slow to load
-
     row = session.ask("get_definition", name=name)
-    agent = dict(_table(row.get("agent")))
-    front: dict[str, object] = {"name": name, "description": row.get("description")}
-    tools = agent.pop("tools", None)
-    if isinstance(tools, list):
-        front["tools"] = [_foreign_tool(str(tool)) for tool in tools] if kind == "claude" else tools
-    for key, word in (("model", "model"), ("max_turns", "maxTurns")):
-        if value := agent.pop(key, None):
-            front[word] = value
-    if agent and kind == "hive":
-        front["hive"] = agent
-    post = frontmatter.Post(str(row.get("body") or ""))
-    post.metadata = front
-    text = frontmatter.dumps(post, sort_keys=False)
+    written = DefinitionExport(
+        name, str(row.get("description") or ""), str(row.get("body") or ""),
+        _table(row.get("agent")),
+    )  # fmt: skip
+    text = written.write(kind)
+    for note in written.notes:
+        say(note)
     # A file gets the text unchanged; on a terminal control characters are escaped.
     (echo if sys.stdout.isatty() else click.echo)(text)
-
-
-def _foreign_tool(text: str) -> str:
-    name, bracket, rest = text.partition("(")
-    shown = f"{_CLAUDE_TOOLS.get(name, name)}{bracket}{rest}"
-    return shown[:-3] + ":*)" if name == "bash" and shown.endswith(" *)") else shown
 
 
 def _table(value: object) -> dict[str, object]:
@@ -181,42 +174,8 @@ def _lines(row: Row) -> Iterator[str]:
     for key, value in sorted(_table(row.get("agent")).items()):
         if key != "role":
             yield f"{words(key):<14}{words(value)}"
+    warnings = row.get("warnings")
+    for warning in warnings if isinstance(warnings, list) else []:
+        yield f"{'warning':<14}{words(warning)}"
     yield ""
     yield from (words(line) if line else "" for line in str(row.get("body") or "").splitlines())
-
-
-def _files(paths: Iterable[Path]) -> list[Path]:
-    places = list(paths) or [FOLDER]
-    files = []
-    for place in places:
-        if not place.exists():
-            raise InvalidArgument(f"{place} does not exist: name files or a folder of definitions")
-        files += sorted(place.glob("*.md")) if place.is_dir() else [place]
-    if not files:
-        raise InvalidArgument(f"no *.md in {', '.join(map(str, places))}")
-    return files
-
-
-def _read(file: Path) -> tuple[ParsedDefinition, str]:
-    import frontmatter  # noqa: PLC0415 - these are slow to load
-    import yaml  # noqa: PLC0415
-
-    from hive_core.model.agents.definition import parse_definition  # noqa: PLC0415
-
-    try:
-        post = frontmatter.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidArgument(f"cannot read it: {' '.join(str(error).split())}") from error
-    return parse_definition(post.metadata, file.stem), post.content
-
-
-def _findings(file: Path) -> Iterator[Row]:
-    try:
-        reading, body = _read(file)
-    except HiveError as error:
-        yield {"file": str(file), "verdict": "fail", "text": str(error)}
-        return
-    for warning in reading.warnings:
-        yield {"file": str(file), "verdict": "warn", "text": warning}
-    if not body.strip():
-        yield {"file": str(file), "verdict": "warn", "text": "it has no text for the agent"}

@@ -18,7 +18,12 @@ from hive_core.cli.core.session import Session, complete_agent, entries, session
 from hive_core.errors import InvalidArgument
 from hive_core.varlink import Message
 
-KEYS: Final = Listing("key", (Column("agent"), Column("key"), Column("readable")), "no secrets")
+KEYS: Final = Listing(
+    "key",
+    (Column("agent"), Column("key"), Column("readable"), Column("provider", priority=2),
+     Column("alias", priority=3), Column("expired", priority=1)),
+    "no secrets",
+)  # fmt: skip
 
 
 @click.group(cls=ListGroup)
@@ -53,14 +58,28 @@ def _complete_key(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 @click.argument("key", shell_complete=_complete_key)
 @click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="File with the value, which is stored unchanged.")  # fmt: skip
+@click.option("--provider", default="", help="Service that accepts it, such as github.")
+@click.option("--alias", default="", help="Short name of the account, such as work.")
+@click.option("--identity", default="", help="The account itself, such as bot@example.org.")
+@click.option("--tool", "tools", multiple=True, help="Tool that uses it (repeatable).")
 @click.pass_obj
-def set_(session: Session, name: str, key: str, file: Path | None) -> None:
+def set_(
+    session: Session,
+    /,
+    name: str,
+    key: str,
+    file: Path | None,
+    tools: tuple[str, ...],
+    **label: str,
+) -> None:
     """Set the secret KEY of NAME; the value is read from standard input.
 
     On a terminal the command asks for the value without an echo. A pipe is read to its end, without
-    the final newline. The agent reads the secret in /run/hive/credentials/KEY.
+    the final newline. The agent reads the secret in /run/hive/credentials/KEY. Its model is shown
+    the provider, the alias, the identity and the tools, and never the value.
     """
-    reply = session.change("set_secret", agent=name, key=key, value=_value(key, file))
+    value = _value(key, file)
+    reply = session.change("set_secret", agent=name, key=key, value=value, tools=[*tools], **label)
     if not reply.get("readable"):
         say(f"{name} cannot read it yet; grant it with `hive cap grant {name} secret:{key}`")
 

@@ -60,6 +60,12 @@ def format_bound(key: object, value: object) -> str:
 @click.option(
     "--model", metavar="ALIAS", help="Model of models.toml; '' restores that of its tier."
 )
+@click.option(
+    "--egress",
+    multiple=True,
+    metavar="NAME:PORT",
+    help="Where it may connect to, of what hive.toml allows (repeatable); '' restores all of that.",
+)
 @click.option("--restart", is_flag=True, help="Restart the agent, so that it uses the change now.")
 @no_wait_option
 @click.pass_obj
@@ -67,15 +73,16 @@ def set_(
     session: Session, /, name: str, script: TextIO | None, *, restart: bool, no_wait: bool,
     **options: object,
 ) -> None:  # fmt: skip
-    """Change command, runtime, model, limits or title of the agent NAME.
+    """Change command, runtime, model, limits, egress rules or title of the agent NAME.
 
-    The change is one commit of the meta repository, which the command prints. A running agent uses
-    all of it but the title from its next start on.
+    The change is one commit of the meta repository, which the command prints. Title and egress
+    rules apply at once, the rest from the next start of a running agent on.
     """
     params = _set_params(script, options)
     if not params:
         raise click.UsageError(
-            "name what to change: --command, --file, --runtime, --model, --limit or --title"
+            "name what to change: --command, --file, --runtime, --model, --limit, --egress or"
+            " --title"
         )
     reply = session.change("set_agent", agent=name, **params)
     if reply.get("changed"):
@@ -106,6 +113,8 @@ def _set_params(script: TextIO | None, options: Mapping[str, object]) -> dict[st
         params["command"] = _split(str(options["command"]))
     if script is not None:
         params["command"] = list(script_command(*read_script(script)))
+    if rules := options["egress"]:
+        params["egress"] = [rule for rule in rules if rule] if isinstance(rules, tuple) else []
     bounds = options["bounds"] if isinstance(options["bounds"], tuple) else ()
     limits: dict[str, int | None] = {
         **parse_limits(tuple(pair for pair in bounds if not pair.endswith("=")))

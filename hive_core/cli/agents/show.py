@@ -26,7 +26,8 @@ _COMMAND_MOST: Final = 200
 def show(session: Session, name: str, style: str, lines: int) -> None:
     """Show an agent.
 
-    Spec, place in the tree, rights, limits, state and its reason, last exit, tasks, log.
+    Spec, place in the tree, rights, limits, state and its reason, last exit, tasks, sub-agents,
+    log.
 
     Secrets are shown by name only. The agent wrote the lines of the log.
     """
@@ -34,6 +35,7 @@ def show(session: Session, name: str, style: str, lines: int) -> None:
         **session.ask("get_agent", agent=name),
         "secrets": entries(session.ask("list_secrets", agent=name), "secrets"),
         "open_tasks": _open_tasks(session, name),
+        "subagents": entries(session.ask("list_subagents", agent=name), "subagents"),
         "log": entries(session.ask("get_logs", agent=name, lines=lines), "lines"),
     }
     one(row, style, "name", lambda: _page(row))
@@ -60,6 +62,7 @@ def _page(row: Row) -> Iterator[str]:
     yield from _rights(row)
     yield from _last_end(row.get("last_end"))
     yield from _work(row)
+    yield from _subagents(row)
     lines = entries(row, "log")
     yield _fact("log", "last lines:" if lines else "-")
     for line in lines:
@@ -151,3 +154,16 @@ def _work(row: Row) -> Iterator[str]:
     for task in entries(row, "open_tasks"):
         state = words(str(task.get("state")).replace("_", " "))
         yield f"  {words(task.get('id'))}  {state}  {words(task.get('title'))}"
+
+
+def _subagents(row: Row) -> Iterator[str]:
+    """Its open sub-agents, where it has any."""
+    rows = entries(row, "subagents")
+    if rows:
+        yield _fact("sub-agents", f"{len(rows)} open")
+    for sub in rows:
+        calls = f"{words(sub.get('model_calls'))} calls of models"
+        until = f"until {stamp(sub.get('deadline'))}"
+        who = f"{words(sub.get('name'))} of {words(sub.get('parent'))}"
+        uid = f"uid {words(sub.get('uid'))}"
+        yield f"  {words(sub.get('id'))}  {who}, {uid}, {until}, {calls}"

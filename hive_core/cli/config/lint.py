@@ -12,6 +12,7 @@ from hive_core.cli.core.output import say
 from hive_core.model.config.agent_config import AgentConfig
 from hive_core.model.config.limits import IntakeSettings
 from hive_core.model.config.validation import find_faults
+from hive_core.model.wire.egress import network_fault
 from hive_core.plan import toml
 from hive_core.plan.paths import Names
 from hive_core.plan.toml_lines import find_lines
@@ -60,16 +61,12 @@ def _at(line: int | None) -> str:
 
 
 def _network(config: AgentConfig, data: bytes) -> Iterator[Fault]:
-    """The fault of a requested network profile, which has no effect."""
+    """The fault of a requested network profile that there is not."""
     profile = config.request.network
-    if profile not in (None, "none"):
+    if profile not in (None, "none") and (reason := network_fault(profile)):
         place = ("request", "network")
         line = _at(find_lines(data, [place])[place])
-        yield (
-            f"{toml.FILE}{line}: request.network",
-            f"agents have no network yet, so {profile!r} has no effect; leave it out, or write"
-            ' "none"',
-        )
+        yield (f"{toml.FILE}{line}: request.network", reason)
 
 
 def _missing(folder: Path, config: AgentConfig) -> Iterator[Fault]:

@@ -189,8 +189,9 @@ def calls(
 ) -> None:
     """Show calls of models, the oldest first: tokens, cost and times of each.
 
-    A call is shown once it has ended. Costs are in the currency of the host; `estimated`: the
-    provider reported no usage. The texts of calls are not recorded.
+    A call is shown once it has ended, and one of a sub-agent as that of AGENT/ID. Costs are in the
+    currency of the host; `estimated`: the provider reported no usage. The texts of calls are not
+    recorded.
     """
     filters: dict[str, object] = {"kinds": ["model"], **({"agents": [agent]} if agent else {})}
     count = lines or (_LAST if follow else _SHOWN)
@@ -210,7 +211,8 @@ def _call_row(event: Row) -> Row:
     fields = event.get("fields")
     numbers = {"tokens_in": 0, "tokens_out": 0, "cache_read": 0, "cost": 0}
     own = fields if isinstance(fields, dict) else {}
-    return {"seq": event["seq"], "time": event["time"], "agent": event["caller"], **numbers, **own}
+    agent = f"{event['caller']}/{own['sub']}" if own.get("sub") else event["caller"]
+    return {"seq": event["seq"], "time": event["time"], "agent": agent, **numbers, **own}
 
 
 def _show_call(row: Row, style: str) -> None:

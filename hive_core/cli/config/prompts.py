@@ -20,6 +20,7 @@ from hive_core.model.agents.capability import PLAIN
 
 FOLDER: Final = "/etc/hive/prompts"
 PROFILES: Final = ("queen", "maid")
+PHASES: Final = ("independent", "staging", "running", "editing")
 FILES: Final = Listing(
     "file",
     (Column("file"), Column("source"), Column("bytes", priority=1), Column("overridden_by"),
@@ -70,6 +71,8 @@ def list_files(session: Session, folder: Path | None, style: str) -> None:
 @click.option("--conversation", help="Conversation of NAME.  [default: main]")
 @click.option("--role", type=click.Choice(ROLES), help="Role, in place of NAME.")
 @click.option("--profile", type=click.Choice(PROFILES), help="Profile, with the role daemon.")
+@click.option("--phase", type=click.Choice(PHASES), default=PHASES[0], show_default=True,
+              help="Phase, with the profile queen.")  # fmt: skip
 @click.option("--capability", "capabilities", multiple=True, metavar="CAPABILITY",
               shell_complete=complete_words(*PLAIN),
               help="Capability, in place of those of the role (repeatable).")  # fmt: skip
@@ -96,6 +99,7 @@ def render(session: Session, /, name: str | None, folder: Path | None, **options
 def _render_role(options: Mapping[str, object], texts: Mapping[str, str]) -> int:
     from hive_core.model.agents.agent import Profile, Role  # noqa: PLC0415
     from hive_core.model.agents.capability import check_capabilities  # noqa: PLC0415
+    from hive_core.model.agents.phase import QueenPhase  # noqa: PLC0415
     from hive_core.model.agents.roles import default_capabilities  # noqa: PLC0415
     from hive_core.model.agents.toolset import toolset  # noqa: PLC0415
     from hive_core.runtime.prompts import render_system  # noqa: PLC0415
@@ -107,12 +111,13 @@ def _render_role(options: Mapping[str, object], texts: Mapping[str, str]) -> int
     wanted = options["capabilities"]
     held = check_capabilities(wanted) if isinstance(wanted, tuple) and wanted else None
     capabilities = default_capabilities(role) if held is None else held
-    tools = (tool for tool in toolset(role, profile, capabilities) if tool != "read_skill")
+    phase = QueenPhase(str(options["phase"]))
+    tools = (tool for tool in toolset(role, profile, capabilities, phase) if tool != "read_skill")
     data = render_system({
         "name": "agent", "role": role.value, "profile": profile.value if profile else "",
         "title": options["title"], "capabilities": list(capabilities), "parent": "parent",
         "tools": {tool: tool for tool in tools}, "workspace": "/agents/agent/state/work",
-        "operator": dict(texts),
+        "operator": dict(texts), "phase": phase.value if profile is Profile.QUEEN else "",
     }).encode()  # fmt: skip
     sys.stdout.buffer.write(data)
     say(f"sha256 {hashlib.sha256(data).hexdigest()}")

@@ -77,6 +77,7 @@ OUTPUTS: Final = {
     "task show": ("get_task", None),
     "plan list": ("list_plans", "plans"),
     "quarantine": ("status", "quarantines"),
+    "phase show": ("get_phase", None),
     "turn list": ("list_turns", "turns"),
     "secret list": ("list_secrets", "secrets"),
     "plan show": ("get_plan", None),

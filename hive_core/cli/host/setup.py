@@ -111,7 +111,7 @@ def _confirm(machine: HostMachine, *, purge: bool) -> None:
     running = steps.running_agents(machine)
     agents = ", ".join(running[:_NAMED]) + (" and others" if running[_NAMED:] else "")
     say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''}, hived,"
-        " hive-privd and hive-model, and removes their units.")  # fmt: skip
+        " hive-privd, hive-model and hive-egress, and removes their units.")  # fmt: skip
     if purge:
         say("It then removes every agent with all its files, the settings and the accounts; this"
             " cannot be undone.")  # fmt: skip

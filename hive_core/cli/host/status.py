@@ -30,6 +30,7 @@ class HostFigures:
 
     disk: dict[str, int] | None
     models: dict[str, str]
+    egress: str
 
 
 def _table(value: object) -> dict[str, object]:
@@ -86,7 +87,14 @@ def _usage(reply: Row) -> str:
 
 def model_services() -> dict[str, str]:
     """The states of the services of models; the embedded one runs only while it is called."""
-    services = ["hive-model", "hive-small"]
+    states = service_states("hive-model", "hive-small")
+    if states.get("hive-small") == "inactive":
+        states["hive-small"] = "idle" if layout.has_small() else "not installed"
+    return states
+
+
+def service_states(*services: str) -> dict[str, str]:
+    """The states of these services of systemd; empty where it does not answer."""
     try:
         done = subprocess.run(
             ["systemctl", "is-active", *services],
@@ -94,10 +102,7 @@ def model_services() -> dict[str, str]:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    states = dict(zip(services, done.stdout.split(), strict=False))
-    if states.get("hive-small") == "inactive":
-        states["hive-small"] = "idle" if layout.has_small() else "not installed"
-    return states
+    return dict(zip(services, done.stdout.split(), strict=False))
 
 
 def _models(states: dict[str, str]) -> str:
@@ -128,6 +133,7 @@ def _lines(row: Row, host: HostFigures, usage: Row) -> Iterator[str]:
     yield f"tasks    {_tasks(row)}"
     yield f"todo     {row.get('waiting') or 'nothing'} waiting for you (`hive todo`)"
     yield f"models   {_models(host.models)}"
+    yield f"network  hive-egress {colour(host.egress) if host.egress else '-'}"
     yield f"disk     {_disk(host.disk)}"
     yield f"used     {_usage(usage)}"
     for refused in entries(row, "refused"):
@@ -145,10 +151,11 @@ def status(session: Session, style: str) -> None:
     """Show the daemon, agents by state, failures, tasks, open requests, models, disk and usage.
 
     The page also has the commit in force, refused commits, alarms and quarantines. -o json adds
-    `models`, `disk` and `used` to the report of the daemon.
+    `models`, `egress`, `disk` and `used` to the report of the daemon.
     """
     row, usage = session.ask("status"), _usage_today(session)
-    host = HostFigures(disk_use(), model_services())
+    egress = service_states(layout.EGRESS_USER).get(layout.EGRESS_USER, "")
+    host = HostFigures(disk_use(), model_services(), egress)
     used = {"sums": entries(usage, "sums"), "currency": usage.get("currency")}
     whole = {**row, **asdict(host), "used": used}
     one(whole, style, "commit", lambda: _lines(row, host, usage))

@@ -38,7 +38,7 @@ def _number(value: object) -> int:
 
 
 class LiveLines:
-    """Makes whole lines of the parts of turns. Text that is no longer kept shows as a gap."""
+    """Joins the parts of turns into whole lines. A gap marks text that the daemon no longer has."""
 
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int], str] = {}

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from hive_core.broker.connection import ClientConnection
 from hive_core.errors import BadFrame
-from hive_core.model.wire.record import MODEL, OPERATOR
+from hive_core.model.wire.record import EGRESS, MODEL, OPERATOR
 from hive_core.varlink import FrameReader
 
 # Limits on requests of a connection without an answer: reading stops at the first value and resumes
@@ -24,6 +24,8 @@ _FRAMES_MOST, _FRAMES_FEW = 256, 64
 _HELD_MOST, _HELD_FEW = 1 << 18, 1 << 16
 # A connection that holds less than this is not paused for what other connections of its party hold.
 LITTLE: Final = 1 << 14
+# Services beside hived, which keep a connection.
+SERVICES: Final = frozenset({MODEL, EGRESS})
 _BUFFER: Final = 1 << 16
 _ROOM: Final = memoryview(bytearray(1 << 18))
 # struct ucred of unix(7): pid, uid, gid.
@@ -118,7 +120,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             transport.abort()
             return
         transport.set_write_buffer_limits(high=_BUFFER)
-        if self._line.party != MODEL:  # it may have nothing to account for
+        if self._line.party not in SERVICES:  # they may have nothing to say
             self._hurry(self._host.patience.first)
 
     @override

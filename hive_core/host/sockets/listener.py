@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,12 +20,16 @@ UNSENT_MOST: Final = 4 << 20
 
 @dataclass(slots=True)
 class Listener:
-    """A listening socket: its party, its allowed peers and its connections."""
+    """A listening socket: its party, its allowed peers and its connections.
+
+    `is_kept`: the next daemon serves it too. A sub-agent ends with the daemon, and its socket.
+    """
 
     party: str
     path: Path
-    uids: range | None
+    uids: Container[int] | None
     most: int
+    is_kept: bool = True
     server: asyncio.Server | None = None
     connections: set[PeerConnection] = field(default_factory=set)
     paused: set[PeerConnection] = field(default_factory=set)

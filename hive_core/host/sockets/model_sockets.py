@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import pwd
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from hive_core.broker.outcome import TREE
-from hive_core.host.sockets.model_doors import ModelDoors
+from hive_core.host.sockets.egress_sockets import EgressSockets
 from hive_core.host.sockets.server import SocketServer
+from hive_core.host.sockets.service_doors import MODEL_SOCKETS, ServiceDoors
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Paths
+from hive_core.model.wire.record import MODEL
 
-USER: Final = "hive-model"
-MODEL_SOCKET: Final = "model.sock"
+USER: Final = MODEL_SOCKETS.user
 _TROUBLE: Final = "models"
 NO_USER: Final = (
     f"agents have a runtime, but none can call a model: there is no user {USER}; `hive setup`"
@@ -23,36 +23,61 @@ NO_USER: Final = (
 )
 
 
-def user_id(user: str = USER) -> int | None:
-    """The uid of hive-model; None where the host does not have its user."""
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return None
-
-
 class BrokerSockets(Protocol):
     """The part of the socket server that serves agents."""
 
     async def listen(self, uuid: str, path: Path, uid_base: int) -> None: ...
     def close(self, party: str) -> None: ...
+    def adopt(self, name: str, fd: int) -> None: ...
+    def close_unadopted_sockets(self) -> None: ...
+    def stop(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSocketPair:
-    """Both sockets of an agent, side by side: to hived, and to hive-model."""
+class AgentSocketGroup:
+    """The sockets of an agent, side by side: to hived, to hive-model, and to hive-egress."""
 
     broker: BrokerSockets
-    doors: ModelDoors
+    doors: ServiceDoors
     name: Callable[[str], str]
+    egress: EgressSockets | None = None
 
     async def listen(self, uuid: str, path: Path, uid_base: int) -> None:
         await self.broker.listen(uuid, path, uid_base)
-        self.doors.open(uuid, self.name(uuid), path.with_name(MODEL_SOCKET), uid_base)
+        self.doors.open(uuid, self.name(uuid), path.with_name(self.doors.kind.file), uid_base)
+        if self.egress is not None:
+            self.egress.open(uuid, path.parent, uid_base)
 
     def close(self, party: str) -> None:
         self.doors.close(party)
+        if self.egress is not None:
+            self.egress.close(party)
         self.broker.close(party)
+
+    def adopt(self, name: str, fd: int) -> None:
+        """Take over a socket of the previous daemon, by what it serves."""
+        for doors in self._service_doors():
+            if name.endswith(doors.kind.suffix):
+                doors.adopt(name, fd)
+                return
+        self.broker.adopt(name, fd)
+
+    def close_unadopted_sockets(self) -> None:
+        """Close sockets of the previous daemon whose agents are gone."""
+        self.broker.close_unadopted_sockets()
+        for doors in self._service_doors():
+            doors.close_unadopted_sockets()
+
+    def stop(self) -> None:
+        """End the daemon's part; the files and the stored descriptors stay."""
+        for doors in self._service_doors():
+            doors.stop()
+        self.broker.stop()
+
+    def _service_doors(self) -> Iterator[ServiceDoors]:
+        yield self.doors
+        if self.egress is not None:
+            yield self.egress.doors
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +88,16 @@ class ModelSockets:
     """
 
     sockets: SocketServer
-    doors: ModelDoors
+    doors: ServiceDoors
     paths: Paths
     troubles: MutableMapping[str, str]
     hive: Callable[[], Hive]
 
     async def listen(self) -> None:
         if self.doors.uid is not None:
-            await self.sockets.listen_model_service(self.paths.model_control_socket, self.doors.uid)
+            await self.sockets.listen_service(
+                MODEL, self.paths.model_control_socket, self.doors.uid
+            )
             self.doors.listen(self.paths.hand_model_socket)
         self._report_missing_user()
 

@@ -24,7 +24,8 @@ from hive_core.broker.operation import Result
 from hive_core.errors import BadFrame, Busy, HiveError, Internal
 from hive_core.host.sockets.connection import PATIENCE, PeerConnection, PeerTimeouts
 from hive_core.host.sockets.listener import Listener
-from hive_core.model.wire.record import MODEL, OPERATOR
+from hive_core.model.agents.subagent import SUBAGENT_UIDS, split_address
+from hive_core.model.wire.record import OPERATOR
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,8 @@ _ACCEPTED: Final = 4
 # From 3.13 on, a server that closes removes its socket file, which the next daemon needs.
 _KEEP_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _OPERATOR_CONNECTIONS: Final = 256
-_MODEL_CONNECTIONS: Final = 8
+_SERVICE_CONNECTIONS: Final = 8
+_SUBAGENT_CONNECTIONS: Final = 16
 _READS_AT_ONCE: Final = 4
 _READ_SECONDS: Final = 45.0
 
@@ -100,18 +102,24 @@ class SocketServer:
     async def listen(self, uuid: str, path: Path, uid_base: int) -> None:
         """Serve the agent on `path`; only peers of its uid range are served (attacks 33, 34)."""
         most = self._broker.services.settings.limits.connections
-        uids = range(uid_base, uid_base + UID_RANGE)
-        # Every uid of the container may connect. The directory is mounted in no other container.
+        uids = AgentUids(uid_base)
+        # They may all connect. The directory is mounted in no other container.
         await self._listen(Listener(uuid, path, uids, most), Access(0o666))
+
+    async def listen_subagent(self, party: str, path: Path, uid: int) -> None:
+        """Serve a sub-agent, `UUID/ID`: only peers with its own uid."""
+        uids = range(uid, uid + 1)
+        listener = Listener(party, path, uids, _SUBAGENT_CONNECTIONS, is_kept=False)
+        await self._listen(listener, Access(0o666))
 
     async def listen_operator(self, path: Path, group: str = "") -> None:
         """Serve the operator: every peer that the file's mode and group let in."""
         listener = Listener(OPERATOR, path, None, _OPERATOR_CONNECTIONS)
         await self._listen(listener, Access(0o660, group))
 
-    async def listen_model_service(self, path: Path, uid: int) -> None:
-        """Serve hive-model, the only peers of this user."""
-        listener = Listener(MODEL, path, range(uid, uid + 1), _MODEL_CONNECTIONS)
+    async def listen_service(self, party: str, path: Path, uid: int) -> None:
+        """Serve a service beside hived: the only peers of this user."""
+        listener = Listener(party, path, range(uid, uid + 1), _SERVICE_CONNECTIONS)
         await self._listen(listener, Access(0o666))
 
     async def _listen(self, listener: Listener, access: Access) -> None:
@@ -123,7 +131,7 @@ class SocketServer:
             listener.path, access
         )
         self._listeners[party] = listener
-        if self._keeper is not None:
+        if self._keeper is not None and listener.is_kept:
             self._keeper.store(party, bound.fileno())
         admit = partial(self._admit, listener)
         server = await self._loop.create_unix_server(
@@ -150,7 +158,7 @@ class SocketServer:
             return
         listener.close()
         listener.path.unlink(missing_ok=True)
-        if self._keeper is not None:
+        if self._keeper is not None and listener.is_kept:
             self._keeper.drop(party)
         self._slots.pop(party, None)
         self._broker.audit.forget(party)
@@ -175,7 +183,8 @@ class SocketServer:
         if self._dead or len(listener.connections) >= listener.most:
             return None
         listener.connections.add(connection)
-        return ClientConnection(listener.party, uid, connection.send)
+        agent, sub = split_address(listener.party)
+        return ClientConnection(agent, uid, connection.send, sub)
 
     def feed(self, line: ClientConnection, frames: list[bytes | BadFrame]) -> None:
         self._broker.receive(line, frames)
@@ -184,7 +193,7 @@ class SocketServer:
         self._broker.on_write_resumed(line)
 
     def on_memory_change(self, connection: PeerConnection, line: ClientConnection) -> None:
-        if (listener := self._listeners.get(line.party)) is not None:
+        if (listener := self._listeners.get(line.caller)) is not None:
             listener.apply_backpressure(connection)
 
     def on_ending(self, connection: PeerConnection) -> None:
@@ -194,7 +203,7 @@ class SocketServer:
     def on_closed(self, connection: PeerConnection, line: ClientConnection) -> None:
         self._broker.drop(line)
         self._endings.discard(connection)
-        if (listener := self._listeners.get(line.party)) is not None:
+        if (listener := self._listeners.get(line.caller)) is not None:
             listener.connections.discard(connection)
             listener.release_backpressure()
         if (task := self._tasks.pop(line, None)) is not None:
@@ -275,6 +284,19 @@ class SocketServer:
             log.exception("Cannot complete a slow read")
             outcome = Internal("a fault of the daemon")
         self._broker.on_read_completed(line, outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUids:
+    """The uids of a container that may use the sockets of its agent: not those of sub-agents."""
+
+    base: int
+
+    def __contains__(self, uid: object) -> bool:
+        if not isinstance(uid, int):
+            return False
+        inside = uid - self.base
+        return 0 <= inside < UID_RANGE and inside not in SUBAGENT_UIDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hive_core.host.systemd.cpu_time import machine_cpu
 from hive_core.model.agents.machine import Cpu, Machine
 from hive_core.plan.desired import ReconcilePlan
-from hive_core.ports import Journal
+from hive_core.ports import Journal, SubAgentSockets
 
 _AT_ONCE: Final = 50
 
@@ -27,6 +27,7 @@ class DeferredReads:
     diff: Callable[[str, str, int], Coroutine[Any, Any, tuple[bytes, bool]]]
     machines: Mapping[str, Machine]
     looked: Callable[[], Coroutine[Any, Any, None]]
+    subagent_sockets: SubAgentSockets
     used: Callable[[Machine], Cpu | None] = machine_cpu
 
     async def cpu(self, uuids: Iterable[str]) -> dict[str, Cpu]:

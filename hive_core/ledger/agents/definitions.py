@@ -17,6 +17,7 @@ class StoredDefinition(NamedTuple):
     fields: Mapping[str, object]
     body: str
     at: float
+    warnings: tuple[str, ...] = ()
 
 
 class Definitions:
@@ -28,8 +29,11 @@ class Definitions:
     def put(self, definition: StoredDefinition) -> None:
         """Store a definition, replacing an older one of that name."""
         fields = json.dumps(dict(definition.fields), sort_keys=True)
+        warnings = json.dumps(definition.warnings)
         row = (definition.name, definition.description, fields, definition.body, definition.at)
-        self._db.run("INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?)", row)
+        self._db.run(
+            "INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?, ?)", (*row, warnings)
+        )
 
     def get(self, name: str) -> StoredDefinition | None:
         rows = self._select("WHERE name = ?", (name,))
@@ -47,8 +51,10 @@ class Definitions:
         return self._db.run("DELETE FROM definitions WHERE name = ?", (name,)) > 0
 
     def _select(self, rest: str, values: tuple[object, ...]) -> list[StoredDefinition]:
-        sql = f"SELECT name, description, fields, body, at FROM definitions {rest}"  # noqa: S608
+        sql = f"SELECT name, description, fields, body, at, warnings FROM definitions {rest}"  # noqa: S608
         return [
-            StoredDefinition(name, description, json.loads(fields), body, at)
-            for name, description, fields, body, at in self._db.rows(sql, values)
+            StoredDefinition(
+                name, description, json.loads(fields), body, at, tuple(json.loads(warnings))
+            )
+            for name, description, fields, body, at, warnings in self._db.rows(sql, values)
         ]

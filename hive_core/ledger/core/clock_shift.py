@@ -14,12 +14,15 @@ from typing import Final
 from hive_core.ledger.agents import quarantines
 from hive_core.ledger.artifacts import storage as artifact_storage
 from hive_core.ledger.budgets import storage as budget_storage
+from hive_core.ledger.colonies import storage as colony_storage
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.machines import exits
 from hive_core.ledger.mail import queues
 from hive_core.ledger.models import storage as model_storage
+from hive_core.ledger.phases import storage as phase_storage
 from hive_core.ledger.plans import storage as plan_storage
 from hive_core.ledger.questions import storage as question_storage
+from hive_core.ledger.subagents import storage as subagent_storage
 from hive_core.ledger.tasks import storage as task_storage
 from hive_core.ledger.tools import storage as tool_storage
 from hive_core.ledger.triggers import storage as trigger_storage
@@ -39,12 +42,15 @@ _MOVED: Final = (
     "UPDATE hellos SET at = at + ?1",
     *artifact_storage.MOVED,
     *budget_storage.MOVED,
+    *colony_storage.CLOCK_SHIFT,
     *exits.MOVED,
     *model_storage.CLOCK_SHIFT,
+    *phase_storage.CLOCK_SHIFT,
     *plan_storage.CLOCK_SHIFT,
     *question_storage.MOVED,
     *quarantines.CLOCK_SHIFT,
     *queues.MOVED,
+    *subagent_storage.CLOCK_SHIFT,
     *task_storage.CLOCK_SHIFT,
     *tool_storage.CLOCK_SHIFT,
     *trigger_storage.MOVED,

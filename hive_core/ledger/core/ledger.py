@@ -22,6 +22,7 @@ from hive_core.ledger.approvals.storage import Approvals
 from hive_core.ledger.artifacts.storage import ArtifactStore
 from hive_core.ledger.audit.events import AuditLog
 from hive_core.ledger.budgets.storage import BudgetStore
+from hive_core.ledger.colonies.storage import ColonyStore
 from hive_core.ledger.core import opening, orphans
 from hive_core.ledger.core.backup import back_up
 from hive_core.ledger.core.clock_shift import Shifts
@@ -32,6 +33,7 @@ from hive_core.ledger.core.jobs import JobTable
 from hive_core.ledger.core.markers import Markers
 from hive_core.ledger.core.retention import HistoryTrimmer
 from hive_core.ledger.core.storage_use import StorageUse
+from hive_core.ledger.credentials.storage import CredentialStore
 from hive_core.ledger.machines.check_ins import CheckInStore
 from hive_core.ledger.machines.exits import LifeStore
 from hive_core.ledger.machines.runs import RunStore
@@ -40,8 +42,10 @@ from hive_core.ledger.machines.uid_ranges import UidRanges
 from hive_core.ledger.mail.messages import Messages
 from hive_core.ledger.mail.queues import QueueStore
 from hive_core.ledger.models.storage import ModelCallStore
+from hive_core.ledger.phases.storage import PhaseStore
 from hive_core.ledger.plans.storage import PlanStore
 from hive_core.ledger.questions.storage import QuestionStore
+from hive_core.ledger.subagents.storage import SubAgentStore
 from hive_core.ledger.tasks.storage import TaskStore
 from hive_core.ledger.tools.storage import ToolStore
 from hive_core.ledger.triggers.reminders import ReminderStore
@@ -154,11 +158,18 @@ class Ledger:
         self.budgets = BudgetStore(connection, self.events)
         self.tools = ToolStore(connection)
         self.turns = TurnStore(connection)
-        # In memory only; a restart forgets it.
+        self.phases = PhaseStore(connection)
+        self.colonies = ColonyStore(connection)
+        self.credentials = CredentialStore(connection)
+        self.models = ModelCallStore(connection)
+        self.subagents = SubAgentStore(connection)
+        self.history = HistoryTrimmer(connection, self.stored)
+        self._create_memory(limits)
+
+    def _create_memory(self, limits: HostLimits) -> None:
+        """What is in memory only; a restart forgets it."""
         self.live = LiveTurns()
         self.live_rate = TokenBuckets(LIVE_RATE, LIVE_BURST)
-        self.models = ModelCallStore(connection)
-        self.history = HistoryTrimmer(connection, self.stored)
         self.reports = TokenBuckets(REPORT_RATE, REPORT_BURST)
         self.sends = TokenBuckets(limits.send_rate, limits.send_burst)
         self.changes = TokenBuckets(limits.change_rate, limits.change_burst)

@@ -84,6 +84,15 @@ class WaitingAgent(NamedTuple):
     holder: str
 
 
+class SubAgentUse(NamedTuple):
+    """What calls of a sub-agent were charged so far. `cost` is in millionths."""
+
+    model_calls: int
+    tokens_in: int
+    tokens_out: int
+    cost: int
+
+
 class ModelCallStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
@@ -100,6 +109,13 @@ class ModelCallStore:
         )  # fmt: skip
         places = ", ".join("?" * len(values))
         self._db.run(f"INSERT OR REPLACE INTO model_calls ({_COLUMNS}) VALUES ({places})", values)  # noqa: S608
+
+    def use_of_subagent(self, id_: str) -> SubAgentUse:
+        """What its calls were charged, those that are not deleted yet."""
+        rows = self._db.rows("SELECT charged FROM model_calls WHERE sub = ? AND sub <> ''", (id_,))
+        charged = [json.loads(text) for (text,) in rows]
+        sums = (sum(int(one.get(key, 0)) for one in charged) for key in SubAgentUse._fields[1:])
+        return SubAgentUse(len(charged), *sums)
 
     def open_calls(self) -> list[ReservedCall]:
         return [_call(row) for row in self._db.rows(f"{_SELECT} WHERE due IS NOT NULL ORDER BY id")]
@@ -121,11 +137,25 @@ class ModelCallStore:
         """Delete calls that ended long ago."""
         self._db.run("DELETE FROM model_calls WHERE ended <= ?", (now - KEPT,))
 
-    def has_handed_back(self, task: str) -> bool:
-        """Whether this task had its call beyond the budget; one without use does not count."""
-        rows = self._db.rows(f"{_SELECT} WHERE task = ? AND hand_back = 1", (task,))
-        calls = map(_call, rows)
-        return any(call.ended is None or call.charged.get("paid") for call in calls)
+    # The call beyond its budget that an attempt of a task has
+
+    def has_handed_back(self, task: str, attempt: int) -> bool:
+        """Whether this attempt of the task had its call."""
+        row = self._db.row("SELECT attempt FROM model_hand_backs WHERE task = ?", (task,))
+        return row is not None and row[0] == attempt
+
+    def hand_back(self, task: str, attempt: int, call: str) -> None:
+        """Note that this is the call of the attempt."""
+        values = (task, attempt, call)
+        self._db.run("INSERT OR REPLACE INTO model_hand_backs VALUES (?, ?, ?)", values)
+
+    def allow_another_hand_back(self, call: str) -> None:
+        """This call came to nothing: its task may have another one."""
+        self._db.run("DELETE FROM model_hand_backs WHERE call = ?", (call,))
+
+    def forget_hand_back(self, task: str) -> None:
+        """The task has ended."""
+        self._db.run("DELETE FROM model_hand_backs WHERE task = ?", (task,))
 
     # What calls hold
 

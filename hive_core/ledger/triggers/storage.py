@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,9 +20,15 @@ from hive_core.model.work.trigger import (
     TriggerRule,
 )
 
+
+def _is_any_of(kinds: Iterable[TriggerKind]) -> str:
+    words = ", ".join(f"'{kind}'" for kind in kinds)
+    return f"kind IN ({words})"
+
+
 # The kinds of triggers in SQL: a statement that treats kinds differently uses one of these.
-_IS_INTERVAL: Final = f"kind = '{TriggerKind.EVERY}'"
-_IS_ON_WALL_CLOCK: Final = f"kind IN ('{TriggerKind.CRON}', '{TriggerKind.AT}')"
+_IS_INTERVAL: Final = _is_any_of(kind for kind in TriggerKind if kind.clock == "interval")
+_IS_ON_WALL_CLOCK: Final = _is_any_of(kind for kind in TriggerKind if kind.clock == "wall clock")
 _IS_ONE_SHOT: Final = f"kind = '{TriggerKind.AT}'"
 _IS_WEBHOOK: Final = f"kind = '{TriggerKind.WEBHOOK}'"
 # Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in

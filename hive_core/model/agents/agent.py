@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from typing_extensions import override
 
 from hive_core.model.names import name_fault, short
+from hive_core.model.wire.egress import canonical_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ NarHash = Annotated[str, Field(pattern=r"^sha256-[A-Za-z0-9+/]{43}=$")]
 StorePath = Annotated[
     str, Field(pattern=r"^/nix/store/[0-9a-df-np-sv-z]{32}-[A-Za-z0-9+._?=-]{1,200}$")
 ]
+EgressRuleText = Annotated[str, Field(max_length=300), AfterValidator(canonical_rule)]
 
 
 class Value(BaseModel):
@@ -81,6 +83,8 @@ class Runtime(StrEnum):
     ACP = "acp"
 
 
+# The runtimes that are coding CLIs, which `hive runtime install` installs on the host.
+CLIS: Final = (Runtime.CLAUDE, Runtime.CODEX)
 # The command of an agent with a runtime whose spec has no command.
 SESSION: Final = ("hive-agent", "session")
 MIB = 1 << 20
@@ -198,6 +202,11 @@ class AgentSpec(Value):
         max_length=200,
         description="Alias of its model in models.toml; absent: that of its tier.",
     )
+    egress: tuple[EgressRuleText, ...] = Field(
+        (),
+        max_length=256,
+        description="Where the agent may connect to, of what hive.toml allows; empty: all of it.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -224,6 +233,11 @@ class AgentSpec(Value):
     def at_once(self) -> int:
         """How many tasks the daemon offers to the agent at once; a session works on one."""
         return self.parallel or (OFFERED_MOST if self.runtime is None else 1)
+
+    @property
+    def has_phases(self) -> bool:
+        """Whether it is a queen with a model; the built-in queen works by rules, without phases."""
+        return self.profile is Profile.QUEEN and self.runtime is not None
 
     @property
     def program(self) -> tuple[str, ...]:

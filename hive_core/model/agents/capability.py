@@ -1,7 +1,8 @@
 """The closed list of capabilities, their syntax, and which one covers which.
 
 A capability is a word, or a word with an argument after a colon. `meta.update` without an argument
-covers every `meta.update:INPUT`; any other capability covers only itself.
+covers every `meta.update:INPUT`, and `network:host` covers `network:egress-allowlist`; any other
+capability covers only itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hive_core.errors import InvalidArgument
+from hive_core.model.wire.egress import EGRESS_ALLOWLIST, HOST, NETWORK_PREFIX, network_fault
 
 PLAIN: Final = (
     "spawn", "kill", "message.operator", "config.propose", "meta.read", "applied.read",
@@ -18,18 +20,12 @@ PLAIN: Final = (
     "trigger", "budget",
 )  # fmt: skip
 WITH_ARGUMENT: Final = ("meta.update", "model", "network", "secret")
-OPERATOR_ONLY: Final = frozenset({"network:host"})
-
-# On the list, but without effect on this host: specs that hold one are loaded, and no new grant
-# of one is accepted.
-_WITHOUT_EFFECT: Final = {
-    "network": "this host has no network profiles; agents have the loopback device only",
-    "subagents": "this host has no sub-agents inside containers",
-}
+_ANY_HOST: Final = f"{NETWORK_PREFIX}{HOST}"
+_ALLOWLIST: Final = f"{NETWORK_PREFIX}{EGRESS_ALLOWLIST}"
+OPERATOR_ONLY: Final = frozenset({_ANY_HOST})
 
 _UNKNOWN: Final = "is not a capability; there are " + ", ".join(
-    [word for word in PLAIN if word not in _WITHOUT_EFFECT]
-    + [f"{word}:NAME" for word in WITH_ARGUMENT if word not in _WITHOUT_EFFECT]
+    (*PLAIN, *(f"{word}:NAME" for word in WITH_ARGUMENT))
 )
 _ARGUMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
@@ -54,8 +50,12 @@ def check_capabilities(capabilities: Iterable[str], field: str = "capabilities")
 
 
 def no_effect_reason(capability: str) -> str | None:
-    """Why holding the capability has no effect, or None when it has one."""
-    return _WITHOUT_EFFECT.get(capability.partition(":")[0])
+    """Why holding the capability has no effect, or None when it has one.
+
+    Specs that hold such a one are loaded, and no new grant of one is accepted.
+    """
+    word, colon, argument = capability.partition(":")
+    return network_fault(argument) if colon and word == "network" else None
 
 
 def check_grantable(
@@ -77,6 +77,8 @@ def covers(held: Iterable[str], wanted: str) -> bool:
     owned = held if isinstance(held, tuple | frozenset) else tuple(held)
     if wanted in owned:
         return True
+    if wanted == _ALLOWLIST:
+        return _ANY_HOST in owned
     word, colon, _ = wanted.partition(":")
     return bool(colon) and word == "meta.update" and word in owned
 

@@ -1,43 +1,34 @@
 """A definition of agents as people write it: Markdown with front matter.
 
 The top-level fields are those that Claude, Gemini and other tools read; hive's own fields are under
-`hive`, named as in `spawn`. An unknown field gives a warning with the nearest known one, since
-other tools ignore a typing error silently. A wrong value is refused.
+`hive`, named as in `spawn`. What hive does not have gives a warning with the reason, and an unknown
+field one with the nearest known one: it never gives an agent more. A wrong value is refused.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Limits, Role, SubtreeLimits
-from hive_core.model.agents.capability import no_effect_reason
-from hive_core.model.agents.roles import ROLE_DEFAULTS
-from hive_core.model.work.tools import TOOLS, ToolEntry, normalized_entries, parse_entry
+from hive_core.model.agents.definition_tools import ToolListReader, split_words
+from hive_core.model.agents.foreign_words import MISSING_FIELDS, is_foreign_model
+from hive_core.model.wire.egress import network_fault
 
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
 STANDARD_FIELDS: Final = (
-    "name",
-    "description",
-    "tools",
-    "disallowedTools",
-    "model",
-    "maxTurns",
-    "hive",
-)
-# Read by other programs, or by those that run models; the daemon does not store them.
-UNSUPPORTED_FIELDS: Final = (
-    "skills",
-    "color",
-    "permissionMode",
-    "mcpServers",
-    "hooks",
-    "temperature",
-)
+    "name", "description", "tools", "disallowedTools", "model", "maxTurns", "permissionMode",
+    "permission", "kind", "sandbox_mode", "hive",
+)  # fmt: skip
+# Other programs' spellings of standard fields.
+STANDARD_ALIASES: Final = {
+    "disallowed_tools": "disallowedTools", "max_turns": "maxTurns", "maxSteps": "maxTurns",
+    "steps": "maxTurns",
+}  # fmt: skip
 HIVE_FIELDS: Final = (
     "role", "tier", "title", "image", "boot", "command", "capabilities", "limits", "subtree",
     "max_children", "max_depth", "after_task", "wakes", "parallel", "require_plan",
@@ -46,7 +37,7 @@ HIVE_FIELDS: Final = (
 # Other spellings of hive's fields.
 FIELD_ALIASES: Final = {"requirePlan": "require_plan", "brain": "runtime"}
 UNSUPPORTED_HIVE_FIELDS: Final = ("revoke",)
-NO_NETWORK: Final = "none"  # the only network profile that hosts have
+NO_NETWORK: Final = "none"
 # A size as people write it: 2G.
 _SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)
 _POWERS: Final = {"K": 10, "M": 20, "G": 30, "T": 40}
@@ -55,9 +46,10 @@ _PERCENT: Final = re.compile(r"([0-9]+)%", re.ASCII)
 # Short names in `limits`: of a limit of the machine, or of another field of the agent.
 _SHORT: Final = {"memory": "memory_max", "cpu": "cpu_quota", "tasks": "tasks_max"}
 _BUDGET, _DEPTH = "budgetUsd", "depth"
-# Claude's spelling of a prefix: Bash(git:*).
-_COLON: Final = re.compile(r"\((.*?):\*\)\Z")
-_PREFIX: Final = "hive_"
+# A file of another program, without a word of ours: an agent that works, with a model.
+_FOREIGN: Final = {"role": Role.WORKER.value, "runtime": "builtin"}
+_INHERITED: Final = (None, "", "inherit", "inherited")
+DESCRIPTION_MOST: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +62,127 @@ class ParsedDefinition:
     warnings: tuple[str, ...] = ()
 
 
-def parse_definition(front: Mapping[str, object], name: str = "") -> ParsedDefinition:
-    """The definition in this front matter; InvalidArgument names what is wrong."""
-    chosen_name = str(front.get("name") or name)
-    if not NAME.fullmatch(chosen_name):
-        raise InvalidArgument(
-            f"name: {chosen_name!r} must be lower case words joined by hyphens", field="name"
-        )
-    ours = front.get("hive") or {}
-    if not isinstance(ours, Mapping):
+def parse_definition(
+    front: Mapping[str, object], name: str = "", aliases: Collection[str] | None = None
+) -> ParsedDefinition:
+    """The definition in this front matter; InvalidArgument names what is wrong.
+
+    `aliases`: the models of this host; None where they are not known.
+    """
+    warnings: list[str] = []
+    front = _standard_spelling(front)
+    chosen_name = _name(front.get("name") or name, warnings)
+    ours = front.get("hive")
+    if ours is not None and not isinstance(ours, Mapping):
         raise InvalidArgument("hive: must be a table", field="hive")
+    agent: dict[str, object] = {**_FOREIGN} if ours is None else _own_fields(ours)
+    warnings += _field_warnings(front, ours or {})
+    if front.get("maxTurns") is not None:
+        agent["max_turns"] = front["maxTurns"]
+    _check_role(agent)
+    _check_network(agent)
+    _apply_modes(front, agent, warnings)
+    reader = ToolListReader(Role(str(agent.get("role", Role.AGENT))))
+    tools = reader.read(_without_writing(front))
+    if tools is not None:
+        agent["tools"] = list(tools)
+    if model := _model(front.get("model"), aliases, warnings):
+        agent["model"] = model
+    text = _description(front.get("description"), warnings)
+    return ParsedDefinition(chosen_name, text, agent, (*warnings, *reader.warnings))
+
+
+def _standard_spelling(front: Mapping[str, object]) -> dict[str, object]:
+    fields = {str(key): value for key, value in front.items()}
+    for other, ours in STANDARD_ALIASES.items():
+        if other in fields:
+            fields.setdefault(ours, fields.pop(other))
+    return fields
+
+
+def _name(value: object, warnings: list[str]) -> str:
+    """The name; one with capitals, spaces or underscores is written as hive writes names."""
+    name = str(value)
+    if NAME.fullmatch(name):
+        return name
+    plain = "-".join(name.lower().replace("_", " ").split())
+    if not isinstance(value, str) or not NAME.fullmatch(plain):
+        raise InvalidArgument(
+            f"name: {name[:64]!r} must be lower case words joined by hyphens", field="name"
+        )
+    warnings.append(f"name: {name!r} becomes {plain}")
+    return plain
+
+
+def _description(value: object, warnings: list[str]) -> str:
+    text = " ".join(str(value or "").split())
+    if len(text) > DESCRIPTION_MOST:
+        warnings.append(f"description: cut at {DESCRIPTION_MOST} characters")
+        text = text[: DESCRIPTION_MOST - 1].rstrip() + "…"
+    return text
+
+
+def _own_fields(ours: Mapping[object, object]) -> dict[str, object]:
+    """The fields under `hive`, as parameters of `spawn`."""
     known = {FIELD_ALIASES.get(str(key), str(key)): value for key, value in ours.items()}
     agent = {key: known[key] for key in HIVE_FIELDS if known.get(key) is not None}
     _convert_limits(agent)
-    if front.get("maxTurns") is not None:
-        agent["max_turns"] = front["maxTurns"]
-    warnings = [
-        *_unknown_field_warnings(front, STANDARD_FIELDS, UNSUPPORTED_FIELDS, ""),
-        *_unknown_field_warnings(
-            ours, (*HIVE_FIELDS, *FIELD_ALIASES), UNSUPPORTED_HIVE_FIELDS, "hive."
-        ),
-        *_unsupported_warning(front, ours),
-    ]
-    _check_role(agent)
-    _check_network(agent)
-    tools, more = _tools(front, Role(str(agent.get("role", Role.AGENT))))
-    if tools is not None:
-        agent["tools"] = list(tools)
-    if front.get("model") not in (None, "inherit"):
-        agent["model"] = str(front["model"])
-    text = " ".join(str(front.get("description") or "").split())
-    return ParsedDefinition(chosen_name, text, agent, (*warnings, *more))
+    return agent
+
+
+def _model(value: object, aliases: Collection[str] | None, warnings: list[str]) -> str:
+    """The alias of the model; empty for the model of the tier."""
+    name = "" if value in _INHERITED else str(value)
+    # The daemon refuses an alias that it does not have.
+    if not is_foreign_model(name) or name in (aliases or ()):
+        return name
+    if aliases is None:
+        warnings.append(
+            f"model: {name}: used where models.toml has this alias, else the model of the tier"
+        )
+        return name
+    warnings.append(
+        f"model: {name}: no alias of this host: such agents have the model of their tier"
+    )
+    return ""
+
+
+def _apply_modes(
+    front: Mapping[str, object], agent: dict[str, object], warnings: list[str]
+) -> None:
+    """What other programs' modes of permission mean here. None of them gives a right."""
+    mode = front.get("permissionMode")
+    if mode == "plan":
+        agent.setdefault("require_plan", True)
+    elif mode not in (None, "default"):
+        warnings.append(f"permissionMode: {mode}: role, tools and plans decide, no mode does")
+    if front.get("kind") not in (None, "local"):
+        raise InvalidArgument(f"kind: {front['kind']}: only local agents are run", field="kind")
+    sandbox = front.get("sandbox_mode")
+    if sandbox not in (None, "read-only", "workspace-write"):
+        warnings.append(f"sandbox_mode: {sandbox}: the container of the agent is its sandbox")
+
+
+def _without_writing(front: Mapping[str, object]) -> Mapping[str, object]:
+    """With the tools removed that Codex's read-only sandbox does not let write, or that may."""
+    if front.get("sandbox_mode") != "read-only":
+        return front
+    removed = split_words(front.get("disallowedTools"), "disallowedTools") or []
+    return {**front, "disallowedTools": [*removed, "bash", "edit", "mcp", "undo"]}
+
+
+def _field_warnings(front: Mapping[str, object], ours: Mapping[object, object]) -> Iterator[str]:
+    own = {str(key): value for key, value in ours.items()}
+    yield from _unknown_field_warnings(front, STANDARD_FIELDS, MISSING_FIELDS, "")
+    yield from _unknown_field_warnings(
+        own, (*HIVE_FIELDS, *FIELD_ALIASES), UNSUPPORTED_HIVE_FIELDS, "hive."
+    )
+    for key in UNSUPPORTED_HIVE_FIELDS:
+        if key in own:
+            yield f"hive.{key}: without effect in this version"
+    for key, reason in MISSING_FIELDS.items():
+        if front.get(key) is not None:
+            yield f"{key}: without effect: {reason}"
 
 
 def _unknown_field_warnings(
@@ -119,21 +201,12 @@ def _unknown_field_warnings(
         yield f"{place}{key}: unknown field{hint}"
 
 
-def _unsupported_warning(front: Mapping[str, object], ours: Mapping[str, object]) -> Iterator[str]:
-    """One warning about all fields that have no effect yet."""
-    unsupported = [f"hive.{key}" for key in UNSUPPORTED_HIVE_FIELDS if key in ours]
-    unsupported += [key for key in UNSUPPORTED_FIELDS if key in front]
-    if unsupported:
-        yield f"{', '.join(unsupported)}: kept in the file, without effect in this version"
-
-
 def _check_network(agent: Mapping[str, object]) -> None:
-    """Every profile is refused: no host has one."""
     network = agent.get("network", NO_NETWORK)
     if network is None or network == NO_NETWORK:
         return
-    reason = no_effect_reason(f"network:{network}") or f"there is {NO_NETWORK} alone"
-    raise InvalidArgument(f"hive.network: {network!r} has no effect: {reason}", field="network")
+    if reason := network_fault(str(network)):
+        raise InvalidArgument(f"hive.network: {network!r} has no effect: {reason}", field="network")
 
 
 def _check_role(agent: Mapping[str, object]) -> None:
@@ -208,59 +281,3 @@ def _size(value: object) -> object:
 def _percent(value: object) -> object:
     match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     return int(match[1]) if match else value
-
-
-def _tools(front: Mapping[str, object], role: Role) -> tuple[tuple[str, ...] | None, list[str]]:
-    """The allow-list, or None for the tools of the role. Operations of the broker are not tools."""
-    listed, warnings = _words(front.get("tools")), list[str]()
-    if listed == ["."]:
-        listed = None  # the creator's own list
-    allowed = (
-        None
-        if listed is None
-        else [word for word in listed if not _warn_if_operation(word, warnings)]
-    )
-    dropped = [word for word in _words(front.get("disallowedTools")) or [] if word]
-    dropped = [word for word in dropped if not _warn_if_operation(word, warnings)]
-    if dropped:
-        start = ROLE_DEFAULTS[role].tools or tuple(TOOLS)
-        allowed = _remove_tools(start if allowed is None else allowed, dropped)
-    return (None if allowed is None else normalized_entries(map(_hive_syntax, allowed))), warnings
-
-
-def _remove_tools(allowed: Iterable[str], dropped: Iterable[str]) -> list[str]:
-    gone = []
-    for word in dropped:
-        parsed = parse_entry(_hive_syntax(word))
-        if parsed != ToolEntry(parsed.tool):
-            raise InvalidArgument(
-                f"disallowedTools: {word}: only whole tools can be removed; list the rest in tools",
-                field="disallowedTools",
-            )
-        gone.append(parsed.tool)
-    return [word for word in allowed if parse_entry(_hive_syntax(word)).tool not in gone]
-
-
-def _warn_if_operation(name: str, warnings: list[str]) -> bool:
-    """Whether it is an operation of the broker, which no list of tools restricts."""
-    if not name.lower().startswith(_PREFIX):
-        return False
-    warnings.append(
-        f"{name}: is an operation; place, role and capabilities restrict it, no list of tools does"
-    )
-    return True
-
-
-def _words(value: object) -> list[str] | None:
-    """A list of words: a YAML list, or words with commas on one line."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(",") if word.strip()]
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise InvalidArgument("tools: must be a list of words", field="tools")
-    return value
-
-
-def _hive_syntax(text: str) -> str:
-    return _COLON.sub(r"(\1 *)", text)

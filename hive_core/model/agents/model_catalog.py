@@ -6,7 +6,7 @@ default, and each model for which it holds a capability `model:ALIAS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,11 +14,15 @@ from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.agent import AgentSpec, Runtime, Tier
 from hive_core.model.agents.roles import TIER_RANK
 from hive_core.model.config.limits import ModelSettings
-from hive_core.model.config.models import ModelsFile, ProviderKind
+from hive_core.model.config.models import ModelsFile, ProviderKind, Wire
 
 CAPABILITY: Final = "model:"
 # The runtimes of this version.
-RUNTIMES: Final = (Runtime.BUILTIN, Runtime.SCRIPTED)
+RUNTIMES: Final = (Runtime.BUILTIN, Runtime.SCRIPTED, Runtime.CLAUDE, Runtime.CODEX)
+# The wire on which a CLI calls models.
+CLI_WIRES: Final[Mapping[Runtime, Wire]] = {
+    Runtime.CLAUDE: Wire.MESSAGES, Runtime.CODEX: Wire.RESPONSES,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class ModelCatalog:
             return
         if spec.runtime not in RUNTIMES:
             raise InvalidArgument(
-                f"no runtime {spec.runtime}: this version runs models by builtin and scripted only",
+                f"no runtime {spec.runtime} in this version; there are {', '.join(RUNTIMES)}",
                 field="runtime",
             )
         alias = self.own_model(spec)
@@ -101,6 +105,13 @@ class ModelCatalog:
         if spec.runtime is Runtime.SCRIPTED and kind is not ProviderKind.SCRIPTED:
             raise InvalidArgument(
                 f"the runtime scripted needs a model whose provider is scripted; {alias} is {kind}",
+                field="runtime",
+            )
+        wire, needed = self.file.wire_of(alias), CLI_WIRES.get(spec.runtime)
+        if needed is not None and wire is not needed:
+            raise InvalidArgument(
+                f"the runtime {spec.runtime} needs a model of the wire {needed}; {alias} has"
+                f" {wire}",
                 field="runtime",
             )
 

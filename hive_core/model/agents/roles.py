@@ -20,11 +20,14 @@ from hive_core.model.agents.toolset import execution_tools
 Action: TypeAlias = Literal[
     "spawn", "start", "stop", "destroy", "move", "assign", "work", "send", "receive", "escalate",
     "schedule", "configure", "read", "read_artifact", "write_artifact", "administer", "meter",
+    "connect",
 ]  # fmt: skip
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
-# No role has these actions: only the operator has the first, and only hive-model the second.
+# No role has these actions: only the operator has the first, hive-model the second, and
+# hive-egress the third.
 ADMINISTER: Final[Action] = "administer"
 METER: Final[Action] = "meter"
+CONNECT: Final[Action] = "connect"
 
 
 class RoleBehaviour(StrEnum):
@@ -34,7 +37,7 @@ class RoleBehaviour(StrEnum):
     WORKER = "worker"
 
 
-_OF_AGENTS: Final = frozenset[Action](ACTIONS) - {ADMINISTER, METER}
+_OF_AGENTS: Final = frozenset[Action](ACTIONS) - {ADMINISTER, METER, CONNECT}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""T: which tools an agent has, by its role, its profile and its capabilities.
+"""T: which tools an agent has, by its role, its profile, its phase and its capabilities.
 
 A tool is an operation of the broker under its own name, or a tool of execution. Models see the
 tools of their agent and no others. A tool that is in no row belongs to no agent: mail, leases, the
@@ -17,6 +17,7 @@ from typing import Final
 
 from hive_core.model.agents.agent import Profile, Role
 from hive_core.model.agents.capability import covers
+from hive_core.model.agents.phase import QueenPhase, tools_in_phase
 from hive_core.model.work.tools import TOOLS
 
 _EVERY: Final = frozenset(Role)
@@ -28,6 +29,8 @@ _WORKER: Final = frozenset({Role.WORKER})
 _ANY_PROFILE: Final = frozenset({None, *Profile})
 _NOT_MAID: Final = frozenset({None, Profile.QUEEN})
 _MAID: Final = frozenset({Profile.MAID})
+_QUEEN: Final = frozenset({Profile.QUEEN})
+_DAEMON: Final = frozenset({Role.DAEMON})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ _PARTS: Final = (
 TABLE: Final[tuple[ToolsetRule, ...]] = (
     ToolsetRule(("read", "list", "search"), _WORKERS | {Role.ARCHITECT}),
     ToolsetRule(("edit", "undo", "bash"), _WORKERS),
+    # A queen executes what her phase says; other managers execute nothing (row T1).
+    ToolsetRule(("read", "list", "search", "edit", "undo", "bash"), _DAEMON, profiles=_QUEEN),
     # Instructions of its configuration; a session without skills does not show it.
     ToolsetRule(("read_skill",), _EVERY),
     # Its own tasks.
@@ -62,7 +67,8 @@ TABLE: Final[tuple[ToolsetRule, ...]] = (
     ),
     # Mail and questions.
     ToolsetRule(("send", "ask", "whoami"), _EVERY),
-    ToolsetRule(("escalate",), _EVERY, "escalate"),
+    ToolsetRule(("ask_user",), _DAEMON, profiles=_QUEEN),
+    ToolsetRule(("escalate", "report_expired_credential"), _EVERY, "escalate"),
     ToolsetRule(("list_agents", "remind", "follow_topic", "unfollow_topic"), _EVERY - {Role.TASK}),
     ToolsetRule(("publish",), _MANAGERS, profiles=_NOT_MAID),
     # Contents that outlive it.
@@ -70,6 +76,8 @@ TABLE: Final[tuple[ToolsetRule, ...]] = (
     ToolsetRule(("store_artifact",), _EVERY - {Role.TASK}, "artifact.write"),
     ToolsetRule(("delete_artifact",), _MANAGERS, "artifact.write"),
     ToolsetRule(("request_apply_commit",), _EVERY, "config.propose"),
+    # Helpers in its own container.
+    ToolsetRule(("hive_fork_subagent",), _EVERY, "subagents"),
     # New agents; those of a worker have the role task.
     ToolsetRule(("spawn_agent_and_assign_task",), _MANAGERS | _WORKER, "spawn"),
     ToolsetRule(("spawn", "list_definitions"), _MANAGERS, "spawn", _NOT_MAID),
@@ -91,9 +99,18 @@ TABLE: Final[tuple[ToolsetRule, ...]] = (
     ),
     ToolsetRule(("move", "update"), _KEEPERS, profiles=_NOT_MAID),
     ToolsetRule(("request_update_meta_inputs",), _KEEPERS, "meta.update", _NOT_MAID),
+    # The colony of a queen.
+    ToolsetRule(
+        ("run_agent_with_input", "stop_worker", "switch_to_reviewing", "list_credentials"),
+        _DAEMON, profiles=_QUEEN,
+    ),
+    ToolsetRule(("create_colony",), _DAEMON, "spawn", _QUEEN),
     # Cleaning up.
-    ToolsetRule(("survey", "reap_zombies"), frozenset({Role.DAEMON}), profiles=_MAID),
+    ToolsetRule(("survey", "reap_zombies"), _DAEMON, profiles=_MAID),
 )  # fmt: skip
+
+# Stands for the tools of the agent's own MCP servers, which its model sees under their names.
+SERVER_TOOLS: Final = ToolsetRule(("mcp",), _WORKERS)
 
 # Parameters that a model is not shown: they describe machines and programs. An agent that needs
 # them sets them in a definition, or calls `spawn`.
@@ -109,6 +126,9 @@ HIDDEN_PARAMETERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "spawn": frozenset({"profile"}),  # only the operator sets it
         "finish_task": frozenset({"tokens", "cost"}),  # the daemon measures them
         "publish": _OF_SESSION,
+        "run_agent_with_input": _OF_SESSION | {"agent"},
+        "stop_worker": frozenset({"agent"}),
+        "create_colony": frozenset({"skill", "source_conversation", "source_turn"}),
         "assign_task": _OF_SESSION,
         "run_parallel_workers": _OF_SESSION,
         "send": _OF_SESSION | {"reply_within"},  # for a program that blocks until the answer comes
@@ -117,18 +137,26 @@ HIDDEN_PARAMETERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 
 
 def toolset(
-    role: Role, profile: Profile | None = None, capabilities: Iterable[str] = ()
+    role: Role,
+    profile: Profile | None = None,
+    capabilities: Iterable[str] = (),
+    phase: QueenPhase = QueenPhase.INDEPENDENT,
 ) -> tuple[str, ...]:
-    """The tools of such an agent, in the order of the table."""
+    """The tools of such an agent, in the order of the table; `phase` is that of a queen."""
     held = tuple(capabilities)
-    return tuple(tool for row in TABLE if row.applies_to(role, profile, held) for tool in row.tools)
+    tools = (tool for row in TABLE if row.applies_to(role, profile, held) for tool in row.tools)
+    return tools_in_phase(phase, tools) if profile is Profile.QUEEN else tuple(tools)
 
 
-def execution_tools(role: Role) -> tuple[str, ...]:
-    """The tools of execution of a role, by name; no capability and no profile adds one."""
-    return tuple(sorted(name for name in toolset(role) if name in TOOLS))
+def execution_tools(
+    role: Role, profile: Profile | None = None, phase: QueenPhase = QueenPhase.INDEPENDENT
+) -> tuple[str, ...]:
+    """The tools of execution of an agent, by name; no capability adds one."""
+    names = [name for name in toolset(role, profile, (), phase) if name in TOOLS]
+    servers = SERVER_TOOLS.tools if SERVER_TOOLS.applies_to(role, profile, ()) else ()
+    return tuple(sorted((*names, *servers)))
 
 
 def tools_of_table() -> Iterator[str]:
-    """Every tool that some agent can have."""
+    """Every tool that the model of some agent can see, but those of its own servers."""
     return (tool for row in TABLE for tool in row.tools)

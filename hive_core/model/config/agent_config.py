@@ -10,10 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    StrictBool,
+    ValidationError,
+)
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agents.agent import Limits, Runtime, Value
+from hive_core.model.agents.agent import EgressRuleText, Limits, Runtime, Value
 from hive_core.model.agents.capability import capability_fault
 from hive_core.model.config.models import Alias
 from hive_core.model.config.validation import faults_of
@@ -45,7 +52,11 @@ Word = Annotated[str, Field(pattern=_WORD)]
 Argv = Annotated[
     tuple[str, ...], BeforeValidator(split_command), Field(max_length=1024), AfterValidator(_argv)
 ]
+ServerName = Annotated[str, Field(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$", max_length=32)]
 RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$")]
+
+ForkText = Annotated[str, Field(min_length=1, max_length=16_384)]
+ToolBan = Annotated[str, Field(pattern=r"^(hide:)?[a-z][a-z0-9_]{0,63}$")]
 
 
 class Reload(StrEnum):
@@ -81,8 +92,15 @@ class ConfigRequest(Value):
     )
     network: Word | None = Field(
         None,
-        description="Network profile: `none` for none; others are refused while hosts have no"
-        " network profiles.",
+        description="Network profile: `none`, `egress-allowlist` (what `[egress]` of hive.toml"
+        " allows) or `host` (any host and port).",
+    )
+    egress: Annotated[tuple[EgressRuleText, ...], Field(min_length=1, max_length=256)] | None = (
+        Field(
+            None,
+            description="Where it may connect to, of what hive.toml allows: `NAME:PORT`, or"
+            " `*.NAME:PORT` for all names with one or more labels before NAME.",
+        )
     )
     mounts: Annotated[tuple[Literal["meta", "applied"], ...], Field(max_length=2)] | None = Field(
         None, description="Read-only views: `/meta` by `meta.read`, `/applied` by `applied.read`."
@@ -107,8 +125,8 @@ class ConfigRequest(Value):
     )
     runtime: Runtime | None = Field(
         None,
-        description="What runs its model: `builtin`, or `scripted` for tests. Without a command the"
-        " agent then runs its session.",
+        description="What runs its model: `builtin`, `claude`, `codex`, or `scripted` for tests;"
+        " this version refuses the others. Without a command the agent then runs its session.",
     )
     model: Alias | None = Field(None, description="Alias of its model in models.toml.")
 
@@ -155,12 +173,82 @@ class SessionConfig(Value):
     )
 
 
+class SubagentsConfig(Value):
+    """Sub-agents of the session (`hive_fork_subagent`), with the capability `subagents`."""
+
+    enabled: bool = Field(
+        default=True, strict=True, description="Whether the session forks sub-agents at all."
+    )
+    agents_dir: RelativePath = Field(
+        "agents", description="Folder of the named sub-agents, a file `NAME.md` each."
+    )
+    max_depth: int = Field(
+        3, ge=1, le=16, strict=True,
+        description="How deep sub-agents may be nested; the agent itself has depth 0.",
+    )  # fmt: skip
+    ipc_mode: Literal["artifact"] = Field(
+        "artifact", description="How a result comes back: as a file that the session reads."
+    )
+    default_model: Alias | Literal[""] = Field(
+        "", description="Model of named sub-agents that name none; empty: that of the agent."
+    )
+    timeout_seconds: int = Field(
+        300, ge=1, le=86_400, strict=True,
+        description="Seconds after which a sub-agent and all that it started are killed.",
+    )  # fmt: skip
+    cleanup_temp_files: bool = Field(
+        default=True,
+        strict=True,
+        description="Whether the files of a sub-agent are removed when it ends.",
+    )
+    allow_clones: bool = Field(
+        default=True, strict=True, description="Whether the session forks clones of itself."
+    )
+    max_clone_fork_depth: int = Field(
+        1, ge=0, le=16, strict=True,
+        description="How many clones may stand in a line; an agent of this clone depth forks none.",
+    )  # fmt: skip
+    clone_sysprompt_followup: ForkText | None = Field(
+        None, description="Text behind the system prompt of a clone, after the workspace section."
+    )
+    clone_userprompt_prefix: ForkText | None = Field(
+        None, description="Text in front of the task of a clone."
+    )
+    clone_disable_tools: Annotated[tuple[ToolBan, ...], Field(max_length=128)] = Field(
+        (),
+        description="Tools that a clone may not call. It still sees them, so that the provider's"
+        " cache holds; `hide:NAME` removes one from its tools.",
+    )
+
+
+class McpServer(Value):
+    """An MCP server of the agent's own: a program in its container, as the user of its tools."""
+
+    command: Annotated[Argv, Field(min_length=1)] = Field(
+        description="Program that speaks MCP on standard input and output, with its arguments."
+    )
+    required: StrictBool = Field(
+        default=False,
+        description="Whether no turn begins without it. One that is not required and fails is"
+        " logged, and its tools are missing.",
+    )
+    tools: (
+        Annotated[tuple[Annotated[str, Field(max_length=128)], ...], Field(max_length=64)] | None
+    ) = Field(
+        None, description="Names of its tools that the model is offered. Absent: all, at most 64."
+    )
+
+
 class AgentConfig(Value):
     """The whole file. Tables have the names of the fields."""
 
     harness: Harness = Harness()
     session: SessionConfig = SessionConfig()
+    subagents: SubagentsConfig = SubagentsConfig()
     request: ConfigRequest = ConfigRequest()
+    mcp: Annotated[dict[ServerName, McpServer], Field(max_length=8)] = Field(
+        {}, description="MCP servers of the agent's own, by name."
+    )
     settings: dict[str, JsonValue] = Field(
         {}, description="For the agent's own program; hive does not read it."
     )

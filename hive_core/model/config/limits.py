@@ -11,6 +11,26 @@ from hive_core.model.agents.agent import Tier, Value
 from hive_core.model.config.written_values import Bytes
 
 
+class GraceSettings(Value):
+    """Time limits, in seconds."""
+
+    stop: float = Field(
+        5.0, ge=0, le=30, description="Time between the request to stop a machine and the kill."
+    )
+    start: float = Field(120.0, gt=0, description="Time until a machine must run.")
+    lease: float = Field(
+        60.0,
+        ge=1,
+        le=3600,
+        description="Time until an unacknowledged message returns to the inbox.",
+    )
+    bus: float = Field(10.0, gt=0, description="Time limit of one call to systemd.")
+    privd: float = Field(60.0, gt=0, description="Time limit of one action of the root helper.")
+    crash_lines: int = Field(
+        20, ge=0, le=200, description="Number of log lines in a crash message (not a time)."
+    )
+
+
 class LifeSettings(Value):
     """How agents end, sleep and come back; in seconds."""
 
@@ -20,6 +40,21 @@ class LifeSettings(Value):
         le=86_400,
         description="Time until a one-shot agent that has ended is destroyed.",
     )
+
+
+class SubAgentSettings(Value):
+    """Sub-agents inside the containers of agents that hold the capability `subagents`."""
+
+    most: int = Field(4, ge=0, le=32, description="Maximum number of open sub-agents of one agent.")
+    max_depth: int = Field(
+        3, ge=1, le=16,
+        description="Maximum depth of a sub-agent; those that the agent itself opens have depth 1.",
+    )  # fmt: skip
+    max_clone_fork_depth: int = Field(
+        1, ge=0, le=16,
+        description="Maximum number of clones in the line from the agent to a sub-agent; 0: no"
+        " clones.",
+    )  # fmt: skip
 
 
 class TaskSettings(Value):

@@ -19,12 +19,12 @@ class SeedCommit(NamedTuple):
 
 SEEDS: Final = {
     "host": SeedCommit(
-        "cad78c78c2efd3b1ffcb6a9681fa8f960c595318",
-        "sha256-k4Ncmc/4rsWrLUuCxth5v/ei473rQhdjwIqxqXLXlz4=",
+        "f68a04dda6f26c5f7f04062404b6a4251b8f1260",
+        "sha256-aCO233uaLfoJFdpgKB6NJPUH28HHEDN/8zHYDalRawU=",
     ),
     "nix": SeedCommit(
-        "c8cce959a72f0c23b3255f4901eef0b2f57ce0fb",
-        "sha256-fi5Ftgv+/2v2cLZE2Rc+YVWKWiLN+xRYp+apFtPVdRQ=",
+        "8c06b4a658e171e50be50fa8af1ed2219e0f16b9",
+        "sha256-PNWsvQqDHV7bo52RRAEAJu1Y5xQM69XGdo4Zpy83ruI=",
     ),
 }
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from hive_core.model.agents.agent import AgentName, Limits, SubtreeLimits, Value
 from hive_core.model.config import limits as figures
+from hive_core.model.config.egress import EgressSettings
 from hive_core.model.config.written_values import (
     Bytes,
     Command,
@@ -140,26 +141,6 @@ class RetentionSettings(Value):
     )
 
 
-class GraceSettings(Value):
-    """Time limits, in seconds."""
-
-    stop: float = Field(
-        5.0, ge=0, le=30, description="Time between the request to stop a machine and the kill."
-    )
-    start: float = Field(120.0, gt=0, description="Time until a machine must run.")
-    lease: float = Field(
-        60.0,
-        ge=1,
-        le=3600,
-        description="Time until an unacknowledged message returns to the inbox.",
-    )
-    bus: float = Field(10.0, gt=0, description="Time limit of one call to systemd.")
-    privd: float = Field(60.0, gt=0, description="Time limit of one action of the root helper.")
-    crash_lines: int = Field(
-        20, ge=0, le=200, description="Number of log lines in a crash message (not a time)."
-    )
-
-
 class ApprovalSettings(Value):
     """How many requests agents may make to the operator."""
 
@@ -266,6 +247,16 @@ class Paths(Value):
         return self.runtime / "hand-model.sock"
 
     @property
+    def egress_control_socket(self) -> Path:
+        """Where hive-egress asks about connections and reports them."""
+        return self.runtime / "egress-control.sock"
+
+    @property
+    def hand_egress_socket(self) -> Path:
+        """Where hive-egress gets the sockets on which agents connect."""
+        return self.runtime / "hand-egress.sock"
+
+    @property
     def hooks_socket(self) -> Path:
         return self.runtime / "hooks.sock"
 
@@ -288,6 +279,10 @@ class Paths(Value):
 
     def socket(self, uuid: str) -> Path:
         return self.socket_directory(uuid) / "run" / "broker.sock"
+
+    def subagents(self, uuid: str) -> Path:
+        """The sockets of an agent's sub-agents, in a directory for each."""
+        return self.socket_directory(uuid) / "run" / "sub"
 
     def identity(self, uuid: str) -> Path:
         return self.socket_directory(uuid) / "run" / "identity.json"
@@ -326,12 +321,13 @@ class Settings(Value):
     limits: HostLimits = HostLimits()
     retention: RetentionSettings = RetentionSettings()
     back_off: figures.BackOffSettings = figures.BackOffSettings()
-    grace: GraceSettings = GraceSettings()
+    grace: figures.GraceSettings = figures.GraceSettings()
     intake: figures.IntakeSettings = figures.IntakeSettings()
     approvals: ApprovalSettings = ApprovalSettings()
     deploy: figures.DeploySettings = figures.DeploySettings()
     nix: NixSettings = NixSettings()
     life: figures.LifeSettings = figures.LifeSettings()
+    subagents: figures.SubAgentSettings = figures.SubAgentSettings()
     tasks: figures.TaskSettings = figures.TaskSettings()
     waits: figures.WaitSettings = figures.WaitSettings()
     talk: figures.TalkSettings = figures.TalkSettings()
@@ -340,6 +336,7 @@ class Settings(Value):
     queues: figures.QueueSettings = figures.QueueSettings()
     budgets: figures.BudgetSettings = figures.BudgetSettings()
     models: figures.ModelSettings = figures.ModelSettings()
+    egress: EgressSettings = EgressSettings()
     log: figures.LogSettings = figures.LogSettings()
     daemons: figures.BuiltInSettings = figures.BuiltInSettings()
     maid: checks.MaidConfig = checks.MaidConfig()

@@ -13,13 +13,16 @@ DAEMON = "daemon"
 # that of an agent.
 MODEL = "model"
 MODEL_CALLER = "(model)"
+# The same of hive-egress, the service that connects agents to the internet.
+EGRESS = "egress"
+EGRESS_CALLER = "(egress)"
 
 
 # Every kind of event that the daemon writes; notes of agents have kinds `own.WORD`.
 EVENT_KINDS = (
     "change", "record", "refusal", "adopt", "start", "exit", "crash", "activity", "limit", "task",
-    "question", "escalation", "trigger", "budget", "reminder", "tool", "model", "revoked",
-    "revocation_left",
+    "question", "escalation", "trigger", "budget", "reminder", "tool", "model", "subagent",
+    "egress", "phase", "revoked", "revocation_left",
 )  # fmt: skip
 
 
@@ -27,6 +30,7 @@ class Relation(StrEnum):
     """What the sender is to the recipient at the time of sending."""
 
     SELF = "self"
+    SUBAGENT = "subagent"
     PARENT = "parent"
     CHILD = "child"
     SIBLING = "sibling"

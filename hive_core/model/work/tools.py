@@ -39,8 +39,9 @@ class ToolKind(StrEnum):
 class Tool:
     """One tool of execution. `path`: its argument is a path; else it is a command.
 
-    `whole`: without a path it works on the whole workspace. `parameters`: what a model sets, as
-    properties of a JSON schema; `required`: those that it must set.
+    `whole`: without a path it works on the whole workspace. `reads`: it changes nothing.
+    `parameters`: what a model sets, as properties of a JSON schema; `required`: those that it must
+    set.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Tool:
     required: tuple[str, ...] = ("path",)
     path: bool = True
     whole: bool = False
+    reads: bool = False
     kind: ToolKind = ToolKind.EXECUTION
 
 
@@ -92,7 +94,14 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
         Tool(
             "list", ("list_directory", "list_files", "ls"),
             "List files and folders with their sizes, at most 1000.",
-            {"path": _FOLDER}, required=(), whole=True,
+            {"path": _FOLDER}, required=(), whole=True, reads=True,
+        ),
+        Tool(
+            "mcp", (),
+            "Call a tool of one of the agent's own MCP servers: mcp(SERVER TOOL). Its session"
+            " calls it; models see the tools of the servers instead.",
+            {"server": _text("Name of the server."), "tool": _text("Name of the tool.")},
+            required=("server", "tool"), path=False,
         ),
         Tool(
             "read", ("file_reader", "read_file"), "Read a file, at most 50 KiB at a time.",
@@ -103,6 +112,7 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
                     "description": "Offset in bytes, to go on with a longer file.",
                 },
             },
+            reads=True,
         ),
         Tool(
             "search", ("grep", "search_files"),
@@ -111,7 +121,7 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
                 "pattern": _text("Regular expression, in the syntax of Python."),
                 "path": _FOLDER,
             },
-            required=("pattern",), whole=True,
+            required=("pattern",), whole=True, reads=True,
         ),
         Tool(
             "undo", ("undo_changes", "undo_edit"),
@@ -125,7 +135,27 @@ LOCAL_TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
     "read_skill": Tool(
         "read_skill", (), "Read the instructions of one of your skills.",
         {"name": _text("Name of the skill.")}, required=("name",), path=False,
-        kind=ToolKind.PLANNING,
+        reads=True, kind=ToolKind.PLANNING,
+    ),
+})  # fmt: skip
+# Tools that the session of an agent runs itself. They need no grant: what they start is judged.
+SESSION_TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
+    "hive_fork_subagent": Tool(
+        "hive_fork_subagent", (),
+        "Run a sub-agent in your container for one task, wait for it, and return its result:"
+        " status, content, error and metadata. A clone has your whole conversation up to this call;"
+        " a named agent of your configuration begins with the task alone.",
+        {
+            "agent": _text(
+                "Name of an agent of your configuration. Absent, empty or clone: a clone of you."
+            ),
+            "task": _text("The task, and what the result has to contain."),
+            "timeout_seconds": {
+                "type": "integer", "minimum": 1, "maximum": 86_400,
+                "description": "Time limit, within that of your configuration; absent: that one.",
+            },
+        },
+        required=("task",), path=False, kind=ToolKind.PLANNING,
     ),
 })  # fmt: skip
 _NAMES: Final = {

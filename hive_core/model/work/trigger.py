@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -31,11 +31,27 @@ OUTPUT: Final = 4000
 YEARS: Final = 10.0 * 366 * 86_400
 
 
+TriggerClock = Literal["interval", "wall clock", "none"]
+
+
 class TriggerKind(StrEnum):
     CRON = "cron"
     EVERY = "every"
     AT = "at"
     WEBHOOK = "webhook"
+
+    @property
+    def clock(self) -> TriggerClock:
+        """What its times follow, which decides how they move when the host's clock is set."""
+        match self:
+            case TriggerKind.EVERY:
+                return "interval"
+            case TriggerKind.CRON | TriggerKind.AT:
+                return "wall clock"
+            case TriggerKind.WEBHOOK:
+                return "none"
+            case _:
+                assert_never(self)
 
 
 class Missed(StrEnum):

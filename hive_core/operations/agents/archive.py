@@ -94,7 +94,9 @@ class ArchivePage(Page):
     archives: list[ArchiveRow] = Field(description="The archives, the oldest first.")
 
 
-@operation(action="destroy", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
+@operation(
+    action="destroy", allow=ANCESTOR | OPERATOR, target="agent", urgent=True, idempotent=True
+)
 def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
     """Destroy an agent. Its storage is archived for a day; the operator can restore it.
 

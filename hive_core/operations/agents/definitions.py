@@ -46,6 +46,12 @@ class SetDefinitionParams(Mutation):
         "", description="Text for the agent: its first message, of kind `definition`."
     )
 
+    warnings: list[Annotated[str, bounded_text(1200)]] = Field(
+        [], max_length=64,
+        description="What the file says that has no effect, with the reason; shown again with the"
+        " definition.",
+    )  # fmt: skip
+
 
 class NamedDefinition(Mutation):
     name: Name
@@ -65,6 +71,7 @@ class DefinitionRow(Result):
 class Definition(DefinitionRow):
     agent: dict[str, object] = Field(description="Its parameters of `spawn`.")
     body: str = Field(description="Text for the agent.")
+    warnings: list[str] = Field(description="What its file says that has no effect.")
 
 
 class DefinitionPage(Page):
@@ -85,7 +92,9 @@ def set_definition(call: Call, params: SetDefinitionParams) -> Record[Definition
     if definitions.get(params.name) is None and definitions.count() >= MOST:
         raise LimitReached(f"cannot set definition {params.name}: limit ({MOST}) reached")
     fields = _checked_fields(call, params.agent)
-    definition = StoredDefinition(params.name, params.description, fields, params.body, call.now)
+    definition = StoredDefinition(
+        params.name, params.description, fields, params.body, call.now, tuple(params.warnings)
+    )
     definitions.put(definition)
     return Record(_row(definition), fields={"definition": params.name})
 
@@ -116,8 +125,9 @@ def get_definition(call: Call, params: GetDefinitionParams) -> Definition:
     if definition is None:
         raise NotFound(f"no definition {params.name}")
     return Definition(
-        **_row(definition).model_dump(), agent=dict(definition.fields), body=definition.body
-    )
+        **_row(definition).model_dump(), agent=dict(definition.fields), body=definition.body,
+        warnings=list(definition.warnings),
+    )  # fmt: skip
 
 
 def _checked_fields(call: Call, traits: Traits) -> dict[str, object]:

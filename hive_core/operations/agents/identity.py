@@ -46,6 +46,9 @@ class Identity(Result):
     parallel: int | None = Field(
         description="Maximum number of tasks at once; null: the program of the agent decides."
     )
+    subagent: str = Field(
+        "", description="Id of the sub-agent of this agent that calls; empty: the agent itself."
+    )
 
 
 class ListAgentsParams(Paged):
@@ -88,6 +91,8 @@ def whoami(call: Call, _params: WhoamiParams) -> Identity:
     identity = call.hive.identity_cache.get(call.caller)
     if not isinstance(identity, Identity):
         identity = call.hive.identity_cache[call.caller] = _identity(call)
+    if call.sub is not None:
+        return identity.model_copy(update={"subagent": call.sub.id})
     return identity
 
 

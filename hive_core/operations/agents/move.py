@@ -70,7 +70,7 @@ class Moved(Result):
     )
 
 
-@operation(action="move", allow=MOVE, target="agent", second="parent")
+@operation(action="move", allow=MOVE, target="agent", second="parent", idempotent=True)
 def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     """Move an agent, with everything below it, under another parent.
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentDestroyed, on
 from hive_core.broker.operation import Mutation, Result, operation
-from hive_core.broker.quarantine import RULE, quarantine_holder, quarantine_reason
+from hive_core.broker.quarantine import RULE, TOPIC, quarantine_holder, quarantine_reason
 from hive_core.errors import Conflict, NotAllowed
 from hive_core.ledger.agents.quarantines import Quarantine
 from hive_core.model.agents.hive import Hive
@@ -61,6 +61,7 @@ def quarantine(call: Call, params: QuarantineParams) -> Record[Quarantined]:
     spec = call.hive.spec(params.agent)
     row = Quarantine(spec.id, call.uuid, params.reason, call.now)
     call.ledger.quarantines.add(row)
+    call.notify(TOPIC)
     _tell_parent(call, params.agent, "is in quarantine", params.reason)
     held = len(call.hive.topology.subtree(params.agent))
     fields = {"reason": params.reason, "agents": held}
@@ -79,6 +80,7 @@ def lift_quarantine(call: Call, params: LiftQuarantineParams) -> Record[Lifted]:
         hint = f"; the quarantine of {holder} holds it" if holder else ""
         raise Conflict(f"cannot lift the quarantine of {params.agent}: it has none{hint}")
     call.ledger.quarantines.delete(uuid)
+    call.notify(TOPIC)
     free = [one for one in _uuids_below(call, params.agent) if not quarantine_holder(call, one)]
     for one in free:
         name = call.hive.names[one]

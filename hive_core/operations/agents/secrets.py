@@ -9,6 +9,8 @@ from pydantic import AfterValidator, Field, SecretStr
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, operation
 from hive_core.errors import LimitReached
+from hive_core.model.agents.credential import CredentialLabel, StoredCredential
+from hive_core.operations.credentials.renewal import forget_credential, renew_credential
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
 
@@ -34,11 +36,24 @@ Key = Annotated[
 ]
 
 
+LabelText = Annotated[
+    str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f\u2028\u2029]*$")
+]  # one line
+
+
 class SetSecretParams(Confidential):
     agent: Agent = Field(description="The agent.")
     key: Key
     value: Annotated[SecretStr, AfterValidator(_check_value)] = Field(
         description="The secret: text, stored as UTF-8."
+    )
+    provider: LabelText = Field(
+        "", description="Service that accepts the secret, such as `github`."
+    )
+    alias: LabelText = Field("", description="Short name of the account, such as `work`.")
+    identity: LabelText = Field("", description="The account itself, such as `bot@example.org`.")
+    tools: list[LabelText] = Field(
+        [], max_length=32, description="Tools that use it, by their names in the agent's toolset."
     )
 
 
@@ -55,6 +70,12 @@ class Secret(Result):
     agent: str = Field(description="The agent.")
     key: str = Field(description="Name of the secret.")
     readable: bool = Field(description="Whether the agent holds the capability for it.")
+    provider: str = Field(description="Service that accepts it; empty: not stated.")
+    alias: str = Field(description="Short name of the account; empty: not stated.")
+    identity: str = Field(description="The account itself; empty: not stated.")
+    expired: str = Field(
+        description="What the agent reported of its expiry since the value was set; untrusted text."
+    )
 
 
 class Secrets(Result):
@@ -66,7 +87,8 @@ def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
     """Create or replace a secret of an agent.
 
     The agent reads it in /run/hive/credentials/KEY when it holds the capability `secret:KEY`, and
-    finds a new value there without a restart.
+    finds a new value there without a restart. `provider`, `alias`, `identity` and `tools` are shown
+    to its model; a new value replaces them too. A question about the expired value is answered.
     """
     spec = call.hive.spec(params.agent)
     keys = call.vault.keys(spec.id)
@@ -74,6 +96,8 @@ def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
         raise LimitReached(f"cannot set a secret of {params.agent}: limit ({MOST}) reached")
     call.vault.put(spec.id, params.key, params.value.get_secret_value().encode())
     call.notify(f"secret:{spec.id}")
+    label = CredentialLabel(params.provider, params.alias, params.identity, tuple(params.tools))
+    renew_credential(call, spec.id, params.key, label)
     return Record(_secret(call, params.agent, params.key), fields={"key": params.key})
 
 
@@ -85,6 +109,7 @@ def remove_secret(call: Call, params: RemoveSecretParams) -> Record[Secret] | Se
     if not call.vault.remove(spec.id, params.key):
         return secret
     call.notify(f"secret:{spec.id}")
+    forget_credential(call, spec.id, params.key)
     return Record(secret, fields={"key": params.key})
 
 
@@ -96,5 +121,10 @@ def list_secrets(call: Call, params: ListSecretsParams) -> Secrets:
 
 
 def _secret(call: Call, agent: str, key: str) -> Secret:
-    held = call.hive.spec(agent).capabilities
-    return Secret(agent=agent, key=key, readable=f"secret:{key}" in held)
+    spec = call.hive.spec(agent)
+    known = call.ledger.credentials.of_agent(spec.id).get(key) or StoredCredential(key)
+    return Secret(
+        agent=agent, key=key, readable=f"secret:{key}" in spec.capabilities,
+        provider=known.label.provider, alias=known.label.alias, identity=known.label.identity,
+        expired=known.expired.message if known.expired else "",
+    )  # fmt: skip

@@ -8,14 +8,16 @@ from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Mutation, Result, operation
-from hive_core.model.agents.agent import AgentSpec, Limits, Runtime
+from hive_core.model.agents.agent import AgentSpec, EgressRuleText, Limits, Runtime
 from hive_core.model.agents.machine import State
 from hive_core.model.agents.model_catalog import check_spec
 from hive_core.operations.agents.spawn_params import SpawnLimits, check_command
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
 
-_FIELDS: Final = ("title", "command", "runtime", "model", "limits")
+_FIELDS: Final = ("title", "command", "runtime", "model", "egress", "limits")
+# Fields that a running machine uses at once.
+_LIVE: Final = frozenset({"title", "egress"})
 _DOWN = frozenset({State.ABSENT, State.STOPPED, State.SLEEPING, State.FAILED, State.PARKED})
 
 
@@ -33,7 +35,9 @@ class SetAgentParams(Mutation):
     runtime: Literal["none", "builtin", "scripted", "claude", "codex", "opencode", "acp"] | None = (
         Field(
             None,
-            description="What runs its model; `none`: only its command runs. Absent: no change.",
+            description="What runs its model: `builtin`, `claude`, `codex`, or `scripted` for"
+            " tests; this version refuses the others. `none`: only its command runs. Absent: no"
+            " change.",
         )
     )
     model: str | None = Field(
@@ -41,6 +45,11 @@ class SetAgentParams(Mutation):
         max_length=200,
         description="Alias of its model in models.toml; empty: that of its tier. Absent: no"
         " change.",
+    )
+    egress: Annotated[list[EgressRuleText], Field(max_length=256)] | None = Field(
+        None,
+        description="Where it may connect to, of what `[egress]` of hive.toml allows, each"
+        " `NAME:PORT` or `*.NAME:PORT`; empty: all of it. Absent: no change.",
     )
     limits: SpawnLimits = Field(
         SpawnLimits.model_construct(),
@@ -59,9 +68,9 @@ class SetAgentResult(Result):
 
 @operation(action="administer", allow=OPERATOR, target="agent")
 def set_agent(call: Call, params: SetAgentParams) -> Change[SetAgentResult] | SetAgentResult:
-    """Change command, title, runtime, model or limits of an agent: one commit of the meta repo.
+    """Change settings of an agent, in one commit of the meta repo.
 
-    A running machine uses all of them but the title from its next start on.
+    Title and egress rules apply at once, command, runtime, model and limits from its next start on.
     """
     spec = call.hive.spec(params.agent)
     changed = _changed_spec(spec, params)
@@ -69,7 +78,7 @@ def set_agent(call: Call, params: SetAgentParams) -> Change[SetAgentResult] | Se
     fields = [key for key in _FIELDS if getattr(changed, key) != getattr(spec, key)]
     is_up = call.states.state(spec.id) not in _DOWN
     result = SetAgentResult(
-        agent=params.agent, changed=fields, restart_needed=is_up and fields not in ([], ["title"])
+        agent=params.agent, changed=fields, restart_needed=is_up and not _LIVE.issuperset(fields)
     )
     if not fields:
         return result
@@ -87,6 +96,7 @@ def _changed_spec(spec: AgentSpec, params: SetAgentParams) -> AgentSpec:
             "command": spec.command if params.command is None else tuple(params.command),
             "runtime": _changed_runtime(spec, params.runtime),
             "model": spec.model if params.model is None else params.model or None,
+            "egress": spec.egress if params.egress is None else tuple(params.egress),
             "limits": Limits(**limits),
         }
     )

@@ -42,6 +42,7 @@ from hive_core.policy.rules import SPAWN
 
 # What says which program a new agent runs.
 _PROGRAM: Final = frozenset({"command", "definition", "runtime"})
+_WANTED: Final = {True: DesiredState.RUNNING, False: DesiredState.STOPPED}
 # The kind of an agent's first message.
 DEFINITION = "definition"
 
@@ -89,6 +90,11 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     what it has left, and its role may create the new role. The call reveals one thing about agents
     that the caller cannot see: that a name is taken.
     """
+    return create_agent(call, params)
+
+
+def create_agent(call: Call, params: SpawnParams, *, starts: bool = True) -> Change[SpawnResult]:
+    """Create an agent; where it does not start, no job is made for it."""
     params, text = _apply_definition(call, params)
     parent = _spawn_parent(call, params)
     spec = _spec(call, params, parent)
@@ -103,9 +109,9 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     charge_one(call, call.uuid, BudgetKind.CHILDREN)
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
-    ledger.runs.want(spec.id, DesiredState.RUNNING, call.now)
+    ledger.runs.want(spec.id, _WANTED[starts], call.now)
     give_initial_budgets(replace(call, hive=hive), params.name, params.funds)
-    job = create_job(call, "spawn", {spec.id: "running"})
+    job = create_job(call, "spawn", {spec.id: "running"}) if starts else ""
     if text:
         send_notice(call, hive, params.name, DEFINITION, text)
     call.notify(f"run:{spec.id}")
@@ -228,6 +234,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         profile=Profile(params.profile) if params.profile else None,
         runtime=Runtime(params.runtime) if params.runtime else None,
         model=params.model,
+        egress=() if call.by_operator else call.hive.spec(call.caller).egress,
     )
     return grants.inherit_limits(call.hive, call.caller, parent, spec, call.settings.agent_limits)
 

@@ -123,8 +123,9 @@ class Traits(Params):
     )
     network: Literal["none", "egress-allowlist", "host"] | None = Field(
         None,
-        description="Network profile: `none` for no network. Other values are refused, as hosts"
-        " have no network profiles yet. Absent: decided by `capabilities`.",
+        description="Network profile: `none`, `egress-allowlist` (what `[egress]` of hive.toml"
+        " allows) or `host` (any host and port; only the operator gives it). Absent: decided by"
+        " `capabilities`.",
     )
     profile: Literal["queen", "maid"] | None = Field(
         None,
@@ -142,9 +143,9 @@ class Traits(Params):
     )
     runtime: Runtimes | None = Field(
         None,
-        description="What runs its model: `builtin`, or `scripted` for tests; this version refuses"
-        " the others. Absent: nothing, only its command runs. With a runtime and without a command"
-        " the agent runs its session.",
+        description="What runs its model: `builtin`, `claude`, `codex`, or `scripted` for tests;"
+        " this version refuses the others. Absent: nothing, only its command runs. With a"
+        " runtime and without a command the agent runs its session.",
     )
     model: str | None = Field(
         None,

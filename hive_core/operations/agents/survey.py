@@ -99,7 +99,7 @@ def survey(call: Call, params: SurveyParams) -> Survey:
     )  # fmt: skip
 
 
-@operation(action="work", allow=SELF)
+@operation(action="work", allow=SELF, destructive=True)
 def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies] | ReapedZombies:
     """Destroy the zombies below the caller; the maid, those below its parent.
 

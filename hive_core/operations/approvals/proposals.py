@@ -114,7 +114,7 @@ def _coverage_facts(call: Call, params: UpdateInputsParams) -> frozenset[str]:
     return frozenset({COVERED}) if params.inputs and all_ else frozenset()
 
 
-@operation(action="configure", allow=INPUTS, facts=_coverage_facts)
+@operation(action="configure", allow=INPUTS, facts=_coverage_facts, open_world=True)
 def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record[Requested]:
     """Ask the operator for newer inputs of the flake that `nix` images are built from.
 

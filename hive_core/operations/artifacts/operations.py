@@ -185,7 +185,7 @@ def _row_size(row: ArtifactRow) -> int:
     return reply_bytes(row.name, row.type)
 
 
-@operation(action="write_artifact", allow=SELF)
+@operation(action="write_artifact", allow=SELF, destructive=True, idempotent=True)
 def delete_artifact(call: Call, params: DeleteArtifactParams) -> Record[DeletedArtifact]:
     """Delete a version of an artifact, or all versions of its name.
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.delegation import call_as
-from hive_core.broker.hooks import AgentDestroyed, TaskEnded, on
+from hive_core.broker.hooks import AgentDestroyed, BatchEnded, TaskEnded, emit, on
 from hive_core.broker.operation import REGISTRY, Result
 from hive_core.broker.timers import due
 from hive_core.errors import HiveError, LimitReached
@@ -208,6 +208,7 @@ def _advance(call: Call, batch: Batch) -> Hive:
     if batch.state is BatchState.RUNNING:
         batch = batches.move(batch.id, _end_event(batch), call.now)
         _tell_owner(call, batch)
+        emit(call, BatchEnded(batch.id, batch.owner, batch.state.value))
     call, has_more = _dismiss_workers(call, batch)
     batches.schedule(batch.id, call.now if has_more else None)
     return call.hive

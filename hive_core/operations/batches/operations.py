@@ -33,6 +33,7 @@ from hive_core.operations.batches.views import (
 )
 from hive_core.operations.mail.hops import next_hops
 from hive_core.operations.pages import take_fitting
+from hive_core.operations.phases.work import note_work
 from hive_core.operations.tasks.rules import living_name
 from hive_core.policy.decide import decide
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -64,6 +65,7 @@ def run_parallel_workers(
     assign_items(replace(call, hive=hive), batch)
     result = _batch_begun(replace(call, hive=hive), batch)
     fields = {"batch": batch.id, "tasks": len(params.tasks), "workers": result.workers}
+    note_work(call, call.uuid, batch.id, batch.title)
     call.notify(f"batch:{batch.id}")
     if hive is call.hive:
         return Record(result, fields=fields)

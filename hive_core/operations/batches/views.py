@@ -61,8 +61,9 @@ class Template(Params):
     )
     runtime: Runtimes | None = Field(
         None,
-        description="What runs the model of each worker. Absent: that of the caller, if it has one"
-        " and no command is set.",
+        description="What runs the model of each worker: `builtin`, `claude`, `codex`, or"
+        " `scripted` for tests; this version refuses the others. Absent: that of the caller, if it"
+        " has one and no command is set.",
     )
     title: str = Field("", max_length=200, description="Title of the workers.")
     image: str | None = Field(None, max_length=64, description="Name of an image of this host.")

@@ -80,7 +80,11 @@ class Allocation(Result):
 
 
 @operation(
-    action="assign", allow=OPERATOR | ANCESTOR & holds("budget"), target="agent", preposition="to"
+    action="assign",
+    allow=OPERATOR | ANCESTOR & holds("budget"),
+    target="agent",
+    preposition="to",
+    destructive=True,
 )
 def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocation]:
     """Give an agent below the caller a budget, add to it, or take back what is not spent.

@@ -53,7 +53,7 @@ class AffectedAgents(Result):
     job: str = Field(description="The job that ends when all of them are in the wanted state.")
 
 
-@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent", idempotent=True)
 def start(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     """Start an agent. A failed or parked agent is started again at once."""
 
@@ -70,7 +70,7 @@ def start(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     return apply_to_scope(call, params, "start", "running", want)
 
 
-@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
+@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True, idempotent=True)
 def stop(call: Call, params: StopParams) -> Record[AffectedAgents]:
     """Stop an agent gracefully. It keeps its place, its files and its mail."""
     grace = call.settings.grace.stop if params.grace is None else params.grace
@@ -80,7 +80,7 @@ def stop(call: Call, params: StopParams) -> Record[AffectedAgents]:
     return record
 
 
-@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
+@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True, idempotent=True)
 def kill(call: Call, params: KillParams) -> Record[AffectedAgents]:
     """End an agent at once, without grace. It keeps its place, its files and its mail."""
     want = partial(_request_stop, call, grace=0.0, reason=params.reason or "killed")
@@ -89,7 +89,7 @@ def kill(call: Call, params: KillParams) -> Record[AffectedAgents]:
     return replace(record, fields={**record.fields, "reason": params.reason})
 
 
-@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent", destructive=True)
 def restart(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     """Stop an agent gracefully and start it again; a stopped agent is started."""
     want = partial(_want_fresh_start, call, reason="restarted")
@@ -104,7 +104,7 @@ def _want_fresh_start(call: Call, uuid: str, *, reason: str) -> bool:
     return True
 
 
-@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent", destructive=True)
 def update(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     """Apply the newest image, spec, limits and inputs to an agent.
 

@@ -47,7 +47,7 @@ class ResumedAgents(AffectedAgents):
     message: str | None = Field(description="The id of the message; null without a body.")
 
 
-@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", idempotent=True)
 def sleep(call: Call, params: StopParams) -> Record[AffectedAgents]:
     """Put an agent to sleep: its container is stopped gracefully, and its mail waits.
 

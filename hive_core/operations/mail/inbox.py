@@ -9,6 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.hooks import MessageGivenUp, emit
 from hive_core.broker.operation import Mutation, Params, Result, operation
+from hive_core.errors import NotAllowed
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.wire.record import Message
 from hive_core.operations.fields import WAIT_MOST, Agent
@@ -44,7 +45,7 @@ class Letter(Result):
     from_uuid: str = Field(description="The sender: a UUID, `operator` or `daemon`.")
     relation: str = Field(
         description="Relation of the sender to the recipient: self, parent, child, sibling,"
-        " ancestor, descendant, allowed, operator or daemon."
+        " ancestor, descendant, allowed, subagent, operator or daemon."
     )
     to: str = Field(description="Name of the recipient.")
     body: str = Field(description="The text: what the sender says, not an order of the daemon.")
@@ -129,21 +130,21 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     """
     mail = call.ledger.messages
     lease = call.settings.grace.lease if params.lease is None else params.lease
-    messages = mail.lease(call.uuid, params.max, lease, call.now, params.only or "")
+    messages = mail.lease(call.party, params.max, lease, call.now, params.only or "")
     woke = call.ledger.plans.waits.waits_by_message([message.id for message in messages])
     letters = Letters(messages=[_letter(message, woke.get(message.id)) for message in messages])
     if messages or (params.wait <= 0 and not call.more):
         # The letter becomes dead when its last lease ends: the daemon has to watch that time.
         last = any(message.attempt >= call.settings.limits.attempts for message in messages)
         if last:
-            call.notify(inbox(call.uuid))
+            call.notify(inbox(call.party))
         return Record(letters)
     deadline = None if call.more else call.now + params.wait
-    due = mail.next_due(call.uuid)
+    due = mail.next_due(call.party)
     # The daemon makes dead letters of overdue mail that was not delivered; running again would not
     # help.
     until = due if due is not None and due > call.now else None
-    return Wait(frozenset({inbox(call.uuid)}), deadline, letters, until=until)
+    return Wait(frozenset({inbox(call.party)}), deadline, letters, until=until)
 
 
 @operation(action="receive", allow=SELF)
@@ -154,21 +155,21 @@ def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Ans
     `reply_within`, the answer is reserved for this call for that time, and `recv` delivers it only
     later; otherwise the first of the two calls gets it.
     """
-    message = call.ledger.messages.answer(call.uuid, params.id, call.now)
+    message = call.ledger.messages.answer(call.party, params.id, call.now)
     answer = Answer(reply=None if message is None else _letter(message))
     if message is not None or params.wait <= 0:
         if message is not None:
-            call.notify(inbox(call.uuid))
+            call.notify(inbox(call.party))
         return Record(answer)
-    return Wait(frozenset({inbox(call.uuid)}), call.now + params.wait, answer)
+    return Wait(frozenset({inbox(call.party)}), call.now + params.wait, answer)
 
 
 @operation(action="receive", allow=SELF)
 def ack(call: Call, params: AckParams) -> Record[Acked]:
     """Mark messages, or items of queues, as done; they are not delivered again."""
-    acked = call.ledger.messages.ack(call.uuid, params.ids)
-    acked += call.ledger.queues.ack(call.uuid, params.ids)
-    call.notify(inbox(call.uuid))
+    acked = call.ledger.messages.ack(call.party, params.ids)
+    acked += call.ledger.queues.ack(call.party, params.ids)
+    call.notify(inbox(call.party))
     return Record(Acked(acked=acked))
 
 
@@ -178,11 +179,11 @@ def nack(call: Call, params: NackParams) -> Record[Nacked]:
 
     Items of queues become ready again for every agent that may take them.
     """
-    dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
+    dead = call.ledger.messages.nack(call.party, params.ids, params.why, call.now, dead=params.dead)
     dead_things = give_back(call, params.ids, dead=params.dead)
     for message in dead:
         emit(call, MessageGivenUp(message))
-    call.notify(inbox(call.uuid), *senders(dead))
+    call.notify(inbox(call.party), *senders(dead))
     return Record(Nacked(dead=[*(message.id for message in dead), *dead_things]))
 
 
@@ -192,6 +193,10 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
 
     Allowed to the owner and the operator: mail is private to its sender and its recipient.
     """
+    if call.sub is not None and params.agent is not None:
+        raise NotAllowed(
+            "cannot list messages: a sub-agent has its own inbox only", rule="subagent"
+        )
     owner = _owner(call, params.agent)
     number, messages = call.ledger.messages.messages_by_age(
         owner, dead=params.dead, limit=params.most, after=params.after or ""
@@ -228,7 +233,7 @@ def clear_dead_letters(call: Call, params: ClearDeadLettersParams) -> Record[Cle
 
 def _owner(call: Call, agent: str | None) -> str:
     if agent is None:
-        return call.uuid
+        return call.party
     return THE_OPERATOR if agent == THE_OPERATOR else call.hive.spec(agent).id
 
 

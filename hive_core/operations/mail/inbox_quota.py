@@ -46,7 +46,8 @@ def check_share(call: Call, recipient: str, to: str) -> None:
     if not crowd or call.by_operator or call.settings.limits.inbox_count < _SMALLEST:
         return
     free = _free(call, recipient)
-    mine = Held(*crowd.get(call.uuid, (0, 0)))
+    sender = call.uuid if call.sub is None else call.party
+    mine = Held(*crowd.get(sender, (0, 0)))
     if recipient != OPERATOR:
         if _too_much(mine, free, SENDER):
             raise _refusal(to, "your share of it is used up")

@@ -10,6 +10,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.mail.letters import COPY, NewMessage
+from hive_core.model.agents.subagent import address, split_address
 from hive_core.model.wire.record import OPERATOR, Message, Relation
 from hive_core.operations.budgets.spending import charge_message
 from hive_core.operations.fields import Agent, bounded_text
@@ -95,7 +96,7 @@ def _reply(call: Call, params: SendParams) -> frozenset[str]:
     message = call.ledger.messages.get(params.reply_to)
     answers = (
         message is not None
-        and message.recipient == call.uuid
+        and message.recipient == call.party
         and message.sender == _party_uuid(call, params.to)
     )
     return frozenset({"reply"}) if answers else frozenset()
@@ -123,9 +124,13 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     _check_rate(call, recipient, params.to)
     check_share(call, recipient, params.to)
     charge_message(call, recipient, params.body)
-    standing = relation(call.hive, call.caller, params.to)
+    is_inside = call.sub is not None or "/" in params.to  # among an agent and its sub-agents
+    standing = _relation_inside(call, params.to) if is_inside else (
+        relation(call.hive, call.caller, params.to)
+    )  # fmt: skip
+    sender, name = (call.party, call.address) if is_inside else (call.uuid, call.caller)
     letter = NewMessage(
-        call.uuid, call.caller, recipient, params.to, standing, params.body, params.kind,
+        sender, name, recipient, params.to, standing, params.body, params.kind,
         urgency(params.priority, standing), params.thread, params.reply_to, params.ttl,
         params.reply_within, hops=hops,
     )  # fmt: skip
@@ -163,7 +168,16 @@ def _party_uuid(call: Call, name: str) -> str | None:
     if name == OPERATOR:
         return OPERATOR
     spec = call.hive.specs.get(name)
-    return None if spec is None else spec.id
+    if spec is not None:
+        return spec.id
+    agent, sub = split_address(name) if "/" in name else ("", "")
+    return address(call.uuid, sub) if sub and agent == call.caller else None
+
+
+def _relation_inside(call: Call, name: str) -> Relation:
+    """What a sub-agent is to its parent, or a parent to its sub-agent."""
+    to_parent = call.sub is not None and split_address(name)[1] == call.sub.opener
+    return Relation.SUBAGENT if to_parent else Relation.PARENT
 
 
 def _check_answer(call: Call, params: SendParams, reply_to: str, recipient: str) -> None:
@@ -174,7 +188,7 @@ def _check_answer(call: Call, params: SendParams, reply_to: str, recipient: str)
     """
     message = call.ledger.messages.get(reply_to)
     parties = () if message is None else (message.sender, message.recipient)
-    if call.uuid in parties and recipient not in parties:
+    if call.party in parties and recipient not in parties:
         reason = f"cannot reply to {params.to}: that message was neither from nor to it"
         raise InvalidArgument(reason, field="reply_to")
 

@@ -50,7 +50,7 @@ class Published(Result):
     )
 
 
-@operation(action="receive", allow=SELF)
+@operation(action="receive", allow=SELF, idempotent=True)
 def follow_topic(call: Call, params: FollowParams) -> Record[Following]:
     """Follow a topic: messages published to it arrive as mail of kind `topic`."""
     follows, most = call.ledger.queues.follows, call.settings.queues.follows
@@ -60,7 +60,7 @@ def follow_topic(call: Call, params: FollowParams) -> Record[Following]:
     return Record(Following(topics=follows.of(call.uuid)))
 
 
-@operation(action="receive", allow=SELF)
+@operation(action="receive", allow=SELF, idempotent=True)
 def unfollow_topic(call: Call, params: FollowParams) -> Record[Following]:
     """Stop following a topic."""
     call.ledger.queues.follows.unfollow(params.topic, call.uuid)

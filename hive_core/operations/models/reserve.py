@@ -58,8 +58,12 @@ class ReserveModelParams(Params):
     )
     tools: bool = Field(
         default=True,
-        description="Whether the call offers tools. One without may hand a task back whose budget"
-        " is used up.",
+        description="Whether the model may call tools in its answer.",
+    )
+    hand_back: bool = Field(
+        default=False,
+        description="Whether the answer is to be the report of a task whose budget is used up. Such"
+        " a call, without tools, passes once for each attempt of the task.",
     )
     price_in: Price | None = Field(
         None, description="Price of a million tokens of input; absent: that of models.toml."
@@ -90,16 +94,20 @@ def reserve_model(call: Call, params: ReserveModelParams) -> Record[ModelReserva
     spec = call.hive.spec(name)
     check_quarantine_of(call, spec.id, f"call a model for {name}")
     check_model(call, name, spec, params.alias)
-    work = Work(spec.id, spec.tier.value, own_task(call, spec.id, params.task))
+    work = Work(spec.id, spec.tier.value, task_of_call(call, spec.id, params))
     need = model_need(call, params)
     check_hour(call, name, work.uuid)
-    hand_back = check_room(call, name, work, need, tools=params.tools)
+    may_hand_back = params.hand_back and not params.tools
+    hand_back = check_room(call, name, work, need, may_hand_back=may_hand_back)
     reserved = ReservedCall(
         str(uuid4()), spec.id, params.sub, params.alias, params.wire, work.tier, work.task,
         hand_back, need.tokens_in, 0, need.price_in, need.price_out, call.now,
         call.now + NOTED_WITHIN,
     )  # fmt: skip
     call.ledger.models.save(reserved)
+    if hand_back:
+        attempt = call.ledger.tasks.require(work.task).attempt
+        call.ledger.models.hand_back(work.task, attempt, reserved.id)
     call.ledger.models.stop_waiting(spec.id)
     hold(call, reserved.id, work, need)
     call.notify(f"{TOPIC}:{spec.id}")
@@ -122,6 +130,16 @@ def check_model(call: Call, name: str, spec: AgentSpec, alias: str) -> None:
         )
 
 
+def task_of_call(call: Call, uuid: str, params: ReserveModelParams) -> str:
+    """The open task that pays for a call: that of its sub-agent, where one calls."""
+    if not params.sub:
+        return own_task(call, uuid, params.task)
+    sub = call.ledger.subagents.get(uuid, params.sub)
+    if sub is None or sub.deadline <= call.now:
+        raise NotFound(f"no model call for sub-agent {params.sub}: it is closed")
+    return own_task(call, uuid, sub.task or params.task)
+
+
 def own_task(call: Call, uuid: str, id_: str | None) -> str:
     """The open task of the agent that the call is for; empty: none, or one that has ended."""
     task = call.ledger.tasks.get(id_) if id_ else None
@@ -140,18 +158,19 @@ def model_need(call: Call, params: ReserveModelParams) -> ModelNeed:
     )  # fmt: skip
 
 
-def check_room(call: Call, name: str, work: Work, need: ModelNeed, *, tools: bool) -> bool:
+def check_room(call: Call, name: str, work: Work, need: ModelNeed, *, may_hand_back: bool) -> bool:
     """Raise LimitReached where a budget has no room; return whether the call hands a task back.
 
-    A task whose own budget is used up, or that has reached a cap, has one call without tools, so
-    that its agent can say what it has (row Q24).
+    A task whose own budget is used up, or that has reached a cap, has one call without tools in
+    each attempt, so that its agent can say what it has (row Q24).
     """
     cap = reached_cap(call, work.task) if work.task else ""
     payer = short_payer(call, work, need)
     if not cap and payer is None:
         return False
-    last = bool(work.task) and not tools and not call.ledger.models.has_handed_back(work.task)
-    if last and (cap or (payer is not None and payer.fund is not None)):
+    if may_hand_back and _has_hand_back(call, work.task) and (
+        cap or (payer is not None and payer.fund is not None)
+    ):  # fmt: skip
         payer = short_payer(call, work, need, last=True)
         if payer is None:
             return True
@@ -161,6 +180,12 @@ def check_room(call: Call, name: str, work: Work, need: ModelNeed, *, tools: boo
         f"no model call for {name}: task {work.task} has used {cap}; report now what you have",
         rule=BUDGET, budget=f"task {work.task}", of="task",
     )  # fmt: skip
+
+
+def _has_hand_back(call: Call, id_: str) -> bool:
+    """Whether this attempt of the task still has its call beyond the budget."""
+    task = call.ledger.tasks.get(id_) if id_ else None
+    return task is not None and not call.ledger.models.has_handed_back(task.id, task.attempt)
 
 
 def check_hour(call: Call, name: str, uuid: str) -> None:

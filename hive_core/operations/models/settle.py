@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.hooks import TaskEnded, on
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.broker.timers import due
 from hive_core.errors import NotFound
@@ -28,6 +29,8 @@ AT_ONCE: Final = 16
 _MILLIONTHS: Final = 1_000_000
 _COST_MOST: Final = 1_000_000.0
 _TOKENS: Final = {"tokens_in": "tokens_in", "tokens_out": "tokens_out", "cost": "money"}
+# Ends of a call that the caller cannot bring about: it had no answer, by no fault of its own.
+_FAILED: Final = frozenset({"error", "timeout"})
 Tokens = Annotated[int, Field(ge=0, le=DAY_MOST)]
 Milliseconds = Annotated[int, Field(ge=0, le=1 << 40)]
 
@@ -119,6 +122,8 @@ def settle_model(call: Call, params: SettleModelParams) -> Record[ModelSettled] 
         include={"status", "cache_read", "cache_write", "ttft_ms", "latency_ms", "prefix"}
     )
     ended = _end(call, reserved, use, SETTLED)
+    if params.status in _FAILED and not any((use.tokens_in, use.tokens_out, use.cost)):
+        call.ledger.models.allow_another_hand_back(ended.id)
     _log(call, ended, use, {**details, "replaces_estimate": reserved.status == ESTIMATED})
     return Record(_settlement(ended))
 
@@ -135,6 +140,11 @@ def estimate_lost_calls(call: Call) -> Record[Result]:
         _log(call, _end(call, lost, use, ESTIMATED), use, {"status": "lost"})
     models.prune(call.now)
     return Record(Result(), audited=True)
+
+
+@on(TaskEnded)
+def _forget_hand_back(call: Call, event: TaskEnded) -> None:
+    call.ledger.models.forget_hand_back(event.id)
 
 
 def _require(call: Call, id_: str) -> ReservedCall:

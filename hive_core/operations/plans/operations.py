@@ -11,7 +11,7 @@ import json
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentDestroyed, TaskEnded, on
+from hive_core.broker.hooks import AgentDestroyed, TaskEnded, TaskHandedBack, on
 from hive_core.broker.operation import Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.mail.posting import one_line
@@ -147,6 +147,7 @@ def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
     whose=Whose("task", "task", _assignee),
     facts=_facts_of_task,
     urgent=True,
+    idempotent=True,
 )
 def approve_plan(call: Call, params: ApprovePlanParams) -> Record[PlanDecided]:
     """Approve the newest plan of a task: the agent may carry it out, exactly as it is.
@@ -196,9 +197,19 @@ def update_plan_step(call: Call, params: UpdateStepParams) -> Record[PlanRow]:
 @on(TaskEnded)
 def void_plans_of_task(call: Call, event: TaskEnded) -> None:
     """Void the undecided plan of a task that has ended."""
-    for plan in call.ledger.plans.plans_of_task(event.id):
+    _void_undecided_plan(call, event.id, "its task has ended")
+
+
+@on(TaskHandedBack)
+def void_plans_of_attempt(call: Call, event: TaskHandedBack) -> None:
+    """Void the undecided plan of an attempt that is over: the next attempt plans anew."""
+    _void_undecided_plan(call, event.id, f"its task was queued again: {event.why}")
+
+
+def _void_undecided_plan(call: Call, task: str, why: str) -> None:
+    for plan in call.ledger.plans.plans_of_task(task):
         if plan.state is PlanState.SUBMITTED:
-            call.ledger.plans.move(plan.id, "void", call.now, reason="its task has ended")
+            call.ledger.plans.move(plan.id, "void", call.now, reason=why)
             withdraw_prompt(call, plan.id)
 
 

@@ -16,6 +16,7 @@ from hive_core.broker.operation import Mutation, Params, Result, Whose, operatio
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.questions.storage import QuestionEnd
 from hive_core.model.wire.record import DAEMON
+from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.question import HopReason, Question, QuestionItem
 from hive_core.model.work.task import TaskState
 from hive_core.operations.approvals.outcome import display_name
@@ -34,7 +35,7 @@ from hive_core.operations.questions.transitions import (
 from hive_core.operations.tasks.steps import begin_work
 from hive_core.operations.tasks.transitions import move_task
 from hive_core.policy.relationship import ABOVE, relationship
-from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, fact_rule
+from hive_core.policy.rules import ANCESTOR, OPERATOR, QUEEN_OR_ROOT, SELF, fact_rule
 
 YEAR: Final = 366 * 86_400.0
 TEXT_MOST: Final = 8 * 1024
@@ -62,12 +63,9 @@ def _as_item(item: object) -> object:
     return {"prompt": item} if isinstance(item, str) else item
 
 
-class AskParams(Mutation):
+class AskUserParams(Mutation):
     items: list[Annotated[ItemParams, BeforeValidator(_as_item)]] = Field(
         min_length=1, max_length=8, description="Items of the question; a plain string is a prompt."
-    )
-    to: Annotated[str, Field(max_length=64)] = Field(
-        PARENT, description="`parent`, `operator`, or the name of an ancestor."
     )
     deadline: float | None = Field(
         None, gt=0, le=YEAR, description="Seconds until the defaults count; absent: no deadline."
@@ -77,6 +75,12 @@ class AskParams(Mutation):
     )
     context: Annotated[str, bounded_text(TEXT_MOST)] = Field(
         "", description="Context that the recipient needs for the answer."
+    )
+
+
+class AskParams(AskUserParams):
+    to: Annotated[str, Field(max_length=64)] = Field(
+        PARENT, description="`parent`, `operator`, or the name of an ancestor."
     )
 
 
@@ -156,13 +160,26 @@ def ask(call: Call, params: AskParams) -> Record[AskResult]:
     answer. A question to the operator goes to the operator if the caller has the capability
     `message.operator`, and otherwise to its parent.
     """
+    return _ask(call, params, params.to)
+
+
+@operation(action="escalate", allow=SELF & QUEEN_OR_ROOT)
+def ask_user(call: Call, params: AskUserParams) -> Record[AskResult]:
+    """Ask the user, with choices or for a text. The answer comes later, as mail of kind `answer`.
+
+    Only the queen and a root speak to the user by themselves; any other agent asks its parent.
+    """
+    return _ask(call, params, THE_OPERATOR)
+
+
+def _ask(call: Call, params: AskUserParams, to: str) -> Record[AskResult]:
     if call.by_operator:
         raise NotAllowed("cannot ask: no agent is above the operator", rule="self")
     items = tuple(map(_request_item, params.items))
     task = params.task or ""
     check_request(call, items, params.deadline, task)
     request = QuestionRequest(items, params.context, params.deadline, task)
-    question = put_question(call, call.uuid, params.to, request)
+    question = put_question(call, call.uuid, to, request)
     park_task(call, question)
     holder = display_name(call, question.holder)
     result = AskResult(question=question.id, to=holder, deadline=question.deadline)

@@ -46,13 +46,7 @@ def create_task(
     # Triggers and batches assign for a party that may be held meanwhile.
     check_quarantine_of(call, assigner, f"assign a task to {assignee}")
     _check_room(call, assigner, assignee)
-    request = replace(
-        request,
-        after=_check_dependencies(call, assigner, request.after),
-        part_of=_part_of(call, assigner, request),
-        deadline=call.settings.tasks.deadline if request.deadline is None else request.deadline,
-        plan_required=request.plan_required or spec.require_plan,
-    )
+    request = _complete(call, assigner, spec, request)
     check_funds(call, spec.id, kinds_paid_by_task(call, request, spec.id))
     charge_one(call, assigner, BudgetKind.TASKS)
     tasks = call.ledger.tasks
@@ -71,6 +65,17 @@ def create_task(
     else:
         offer_next_tasks(call, spec.id)
     return tasks.require(task.id)
+
+
+def _complete(call: Call, assigner: str, spec: AgentSpec, request: TaskRequest) -> TaskRequest:
+    """The request with what the settings, the spec and the caller's own task say."""
+    return replace(
+        request,
+        after=_check_dependencies(call, assigner, request.after),
+        part_of=_part_of(call, assigner, request),
+        deadline=call.settings.tasks.deadline if request.deadline is None else request.deadline,
+        plan_required=request.plan_required or spec.require_plan,
+    )
 
 
 def _effective_caps(caps: TaskCapLimits | None, spec: AgentSpec) -> TaskCapLimits | None:

@@ -195,6 +195,8 @@ def _assignees(call: Call, params: ListTasksParams) -> list[str] | None:
     whose=TASK,
     facts=assigner_facts,
     urgent=True,
+    destructive=True,
+    idempotent=True,
 )
 def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
     """Cancel a task with all its sub-tasks, and end their work.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final, Unpack
 
 from hive_core.broker.call import Call
+from hive_core.broker.hooks import TaskHandedBack, emit
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.tasks.storage import TaskChanges
@@ -58,6 +59,8 @@ def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]
         correct_news(call, after.assigner, after.id, forget=call.uuid == after.assigner)
     if after.assigner != task.assigner:
         correct_news(call, task.assigner, after.id, forget=True)
+    if event == _RETRY:
+        emit(call, TaskHandedBack(after.id, after.why))
     return after
 
 

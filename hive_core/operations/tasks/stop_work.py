@@ -62,7 +62,13 @@ class WorkStopped(Result):
 
 
 @operation(
-    action="work", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of", urgent=True
+    action="work",
+    allow=SELF | ANCESTOR | OPERATOR,
+    target="agent",
+    preposition="of",
+    urgent=True,
+    destructive=True,
+    idempotent=True,
 )
 def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     """Stop all work of an agent and its descendants: tasks, batches and triggers.

@@ -18,7 +18,9 @@ from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.tools.storage import ToolGrant
 from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.phase import QueenPhase
 from hive_core.model.agents.roles import ROLE_DEFAULTS, RoleBehaviour
+from hive_core.model.agents.toolset import execution_tools
 from hive_core.model.wire.record import DAEMON
 from hive_core.model.work.tools import (
     TOOLS,
@@ -32,6 +34,7 @@ from hive_core.model.work.tools import (
 from hive_core.operations.budgets.spending import check_tool_budget, count_tool_call
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.tasks.steps import begin_work, execution_lock
+from hive_core.policy.phase_guard import phase_reason
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 OPEN_MOST: Final = 16
@@ -145,7 +148,7 @@ def list_tools(call: Call, params: ListToolsParams) -> ToolRows:
     spec = call.hive.spec(params.agent or call.caller)
     rows = []
     for tool in TOOLS.values():
-        entries, why = allowed_entries(spec, tool)
+        entries, why = allowed_entries(spec, tool, phase_of(call, spec))
         rows.append(_tool_row(tool, entries, why or execution_lock(call.ledger, spec.id)))
     return ToolRows(behaviour=ROLE_DEFAULTS[spec.role].behaviour.value, tools=rows)
 
@@ -160,16 +163,38 @@ def expire_grants(call: Call) -> Record[Result]:
     return Record(Result(), audited=True)
 
 
-def allowed_entries(spec: AgentSpec, tool: Tool) -> tuple[tuple[ToolEntry, ...], str]:
+def phase_of(call: Call, spec: AgentSpec) -> QueenPhase:
+    """The phase of a queen; other agents have none, and it changes nothing for them."""
+    state = call.ledger.phases.get(spec.id) if spec.has_phases else None
+    return QueenPhase.INDEPENDENT if state is None else state.phase
+
+
+def agent_tools(call: Call, spec: AgentSpec) -> list[str]:
+    """The tools of execution that an agent may use, by name."""
+    phase = phase_of(call, spec)
+    return [tool.name for tool in TOOLS.values() if allowed_entries(spec, tool, phase)[0]]
+
+
+def allowed_entries(
+    spec: AgentSpec, tool: Tool, phase: QueenPhase = QueenPhase.INDEPENDENT
+) -> tuple[tuple[ToolEntry, ...], str]:
     """The entries that allow an agent a tool, or, without any, the reason."""
-    defaults = ROLE_DEFAULTS[spec.role]
-    if tool.name not in defaults.tools:
-        manages = defaults.behaviour is RoleBehaviour.MANAGER
-        return (), "you plan and delegate" if manages else f"the role {spec.role} has no such tool"
+    profile = spec.profile if spec.has_phases else None
+    if tool.name not in execution_tools(spec.role, profile, phase):
+        return (), _absence_reason(spec, tool, phase)
     if spec.tools is None:
         return (ToolEntry(tool.name),), ""
     entries = tuple(entry for entry in map(parse_entry, spec.tools) if entry.tool == tool.name)
     return entries, "" if entries else "it is not on your list"
+
+
+def _absence_reason(spec: AgentSpec, tool: Tool, phase: QueenPhase) -> str:
+    """Why an agent does not have a tool of execution."""
+    if spec.has_phases:
+        return phase_reason(phase, tool.name)
+    if ROLE_DEFAULTS[spec.role].behaviour is RoleBehaviour.MANAGER:
+        return "you plan and delegate"
+    return f"the role {spec.role} has no such tool"
 
 
 def _check_task(call: Call, params: UseToolParams) -> None:
@@ -185,7 +210,10 @@ def _check_permission(call: Call, tool: Tool, words: tuple[str, ...], task: str)
     """Raise NotAllowed, which is recorded, when the agent may not use the tool so or now."""
     if call.by_operator:
         raise NotAllowed(f"cannot use {tool.name}: tools are for agents", rule="tools")
-    entries, why = allowed_entries(call.hive.spec(call.caller), tool)
+    spec = call.hive.spec(call.caller)
+    entries, why = allowed_entries(spec, tool, phase_of(call, spec))
+    if call.sub is not None and tool.name not in call.sub.tools:
+        why = "it is none of the tools of this sub-agent"
     if not why and not any(entry.matches(words) for entry in entries):
         why = f"{_masked_text(call, words)!r} is not on your list"
     if not why:

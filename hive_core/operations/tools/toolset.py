@@ -11,11 +11,12 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import REGISTRY, Operation, Params, Result, operation
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.phase import QueenPhase
 from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.agents.toolset import HIDDEN_PARAMETERS, toolset
-from hive_core.model.work.tools import LOCAL_TOOLS, TOOLS, Tool, ToolEntry
+from hive_core.model.work.tools import LOCAL_TOOLS, SESSION_TOOLS, TOOLS, Tool, ToolEntry
 from hive_core.operations.fields import Agent
-from hive_core.operations.tools.operations import allowed_entries
+from hive_core.operations.tools.operations import allowed_entries, phase_of
 from hive_core.operations.tools.schemas import parameters_schema
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
@@ -24,23 +25,39 @@ class ListToolsetParams(Params):
     agent: Agent | None = Field(None, description="Agent that has the tools; default: the caller.")
 
 
+class ToolHints(Result):
+    read_only: bool = Field(description="It changes nothing.")
+    destructive: bool = Field(description="It may end, replace or remove something.")
+    idempotent: bool = Field(description="Calling it again with the same values changes no more.")
+    open_world: bool = Field(description="It may reach something outside the hive.")
+
+
 class ToolsetRow(Result):
     name: str = Field(description="Name of the tool.")
-    kind: Literal["operation", "execution"] = Field(
+    kind: Literal["operation", "execution", "session"] = Field(
         description="operation: a call of this name at the daemon; execution: `hive-agent tool`"
-        " runs it in the container, with a grant where it executes anything."
+        " runs it in the container, with a grant where it executes anything; session: the"
+        " session of the agent runs it itself."
     )
     description: str = Field(description="What the tool does, for a model.")
     parameters: dict[str, object] = Field(
         serialization_alias="schema", description="JSON schema of the parameters that a model sets."
+    )
+    hints: ToolHints = Field(
+        description="What a call may do, for programs that ask before a call; they grant nothing."
     )
 
 
 class Toolset(Result):
     role: str = Field(description="Role of the agent.")
     profile: str = Field(description="queen or maid; empty for all other agents.")
+    phase: str = Field(description="Phase of a queen; empty for all other agents.")
     behaviour: str = Field(description="manager (plans and delegates) or worker (uses tools).")
     tools: list[ToolsetRow] = Field(description="The tools, always in the same order.")
+    server_tools: list[str] = Field(
+        description="Entries of its list for tools of its own MCP servers: `mcp` for all,"
+        " `mcp(SERVER *)` for all of one server. Its session adds the tools of the servers."
+    )
 
 
 # By operation: they never change, and making one takes a tenth of a millisecond.
@@ -53,25 +70,43 @@ def list_toolset(call: Call, params: ListToolsetParams) -> Toolset:
 
     Role, profile and capabilities of the agent decide, and for tools of execution also its own
     list. The rights of the agent are those of its place, role and capabilities; this list never
-    adds to them.
+    adds to them. A queen has those of her phase, and the daemon refuses her all others.
     """
     if params.agent is None and call.by_operator:
         raise InvalidArgument("the operator has no toolset: name an agent", field="agent")
     spec = call.hive.spec(params.agent or call.caller)
+    phase = phase_of(call, spec)
+    rows = toolset_rows(spec, phase)
+    if call.sub is not None:
+        own = call.sub.tools
+        rows = (row for row in rows if row.name in own)
     return Toolset(
         role=spec.role.value, profile=spec.profile.value if spec.profile else "",
-        behaviour=ROLE_DEFAULTS[spec.role].behaviour.value, tools=list(toolset_rows(spec)),
+        phase=phase.value if spec.has_phases else "",
+        behaviour=ROLE_DEFAULTS[spec.role].behaviour.value, tools=list(rows),
+        server_tools=_server_entries(call, spec),
     )  # fmt: skip
 
 
-def toolset_rows(spec: AgentSpec) -> Iterator[ToolsetRow]:
-    """The rows of this agent."""
-    for name in toolset(spec.role, spec.profile, spec.capabilities):
+def _server_entries(call: Call, spec: AgentSpec) -> list[str]:
+    """The entries for tools of its own servers; a sub-agent has no servers."""
+    if call.sub is not None:
+        return []
+    return [str(entry) for entry in allowed_entries(spec, TOOLS["mcp"], phase_of(call, spec))[0]]
+
+
+def toolset_rows(
+    spec: AgentSpec, phase: QueenPhase = QueenPhase.INDEPENDENT
+) -> Iterator[ToolsetRow]:
+    """The rows of this agent; `phase` is that of a queen."""
+    for name in toolset(spec.role, spec.profile, spec.capabilities, phase):
         if (local := LOCAL_TOOLS.get(name)) is not None:
             yield _execution_row(local, ())
+        elif (own := SESSION_TOOLS.get(name)) is not None:
+            yield _execution_row(own, (), "session")
         elif (tool := TOOLS.get(name)) is None:
             yield _operation_row(REGISTRY[name])
-        elif entries := allowed_entries(spec, tool)[0]:
+        elif entries := allowed_entries(spec, tool, phase)[0]:
             yield _execution_row(tool, entries)
 
 
@@ -83,18 +118,29 @@ def _operation_row(declared: Operation) -> ToolsetRow:
         row = ToolsetRow(
             name=declared.name, kind="operation", description=_joined_lines(declared.doc),
             parameters=schema,
+            hints=ToolHints(
+                read_only=not declared.mutates, destructive=declared.is_destructive,
+                idempotent=declared.is_idempotent, open_world=declared.open_world,
+            ),
         )  # fmt: skip
         _rows[declared.name] = row
     return row
 
 
-def _execution_row(tool: Tool, entries: tuple[ToolEntry, ...]) -> ToolsetRow:
+def _execution_row(
+    tool: Tool, entries: tuple[ToolEntry, ...], kind: Literal["execution", "session"] = "execution"
+) -> ToolsetRow:
     text = tool.summary
     if entries and all(entry.words is not None for entry in entries):
         text += f" Only: {', '.join(map(str, entries))}."
     return ToolsetRow(
-        name=tool.name, kind="execution", description=text, parameters=_execution_schema(tool)
-    )
+        name=tool.name, kind=kind, description=text, parameters=_execution_schema(tool),
+        # A command may do anything that its container may; a path stays in the workspace.
+        hints=ToolHints(
+            read_only=tool.reads, destructive=not tool.reads, idempotent=tool.reads,
+            open_world=not (tool.path or tool.reads),
+        ),
+    )  # fmt: skip
 
 
 def _execution_schema(tool: Tool) -> dict[str, object]:

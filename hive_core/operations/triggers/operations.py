@@ -112,6 +112,8 @@ _WHOSE = Whose("trigger", "trigger", trigger_owner)
     allow=OPERATOR | (SELF | ANCESTOR) & holds("trigger"),
     target="agent",
     preposition="of",
+    destructive=True,
+    idempotent=True,
 )
 def set_trigger(
     call: Call, params: SetTriggerParams
@@ -261,7 +263,13 @@ def _drop_unless_set(call: Call, hook: WebhookKey) -> None:
             call.vault.drop(hook.id)
 
 
-@operation(action="schedule", allow=OPERATOR | SELF | ANCESTOR, whose=_WHOSE)
+@operation(
+    action="schedule",
+    allow=OPERATOR | SELF | ANCESTOR,
+    whose=_WHOSE,
+    destructive=True,
+    idempotent=True,
+)
 def remove_trigger(call: Call, params: TriggerParams) -> Record[RemovedTrigger]:
     """Remove a trigger. Its owner, an ancestor of the owner, and the operator may do so.
 

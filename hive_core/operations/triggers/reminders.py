@@ -114,6 +114,8 @@ def remind(call: Call, params: RemindParams) -> Record[RemindResult]:
     allow=SELF | ANCESTOR | OPERATOR,
     whose=Whose("reminder", "reminder", reminder_owner),
     preposition="of",
+    destructive=True,
+    idempotent=True,
 )
 def cancel_reminder(call: Call, params: CancelReminderParams) -> Record[CancelledReminder]:
     """Cancel a reminder. Allowed to the agent that it is for, and to its ancestors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, assert_never
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -210,18 +210,28 @@ def party_name(call: Call, party: str) -> str:
     return OPERATOR if party == OPERATOR else call.hive.name(party) or ""
 
 
+def _when_text(rule: TriggerRule) -> str:
+    match rule.kind:
+        case TriggerKind.CRON:
+            return rule.cron
+        case TriggerKind.EVERY:
+            return f"{rule.every:g}"
+        case TriggerKind.AT:
+            return f"{rule.at:.3f}"
+        case TriggerKind.WEBHOOK:
+            return " ".join(rule.methods)
+        case _:
+            assert_never(rule.kind)
+
+
 def trigger_row(call: Call, trigger: Trigger) -> TriggerRow:
     rule = trigger.rule
-    when = {
-        TriggerKind.CRON: rule.cron, TriggerKind.EVERY: f"{rule.every:g}",
-        TriggerKind.AT: f"{rule.at:.3f}",
-    }  # fmt: skip
     last = call.ledger.triggers.fires.of(trigger.number, None, 1)
     path = webhook_path(call, trigger)
     return TriggerRow(
         id=trigger.id, name=trigger.name, agent=party_name(call, trigger.agent),
         owner=party_name(call, trigger.owner), kind=rule.kind.value,
-        when=when.get(rule.kind, " ".join(rule.methods)), explained=rule_text(rule, path),
+        when=_when_text(rule), explained=rule_text(rule, path),
         zone=rule.zone, action=trigger.act.value,
         text=str(trigger.action.get("text", "")), missed=trigger.missed.value,
         enabled=trigger.enabled, next=None if trigger.parked else trigger.due, path=path,

@@ -94,7 +94,8 @@ class ChatWire(WireFormat):
             for tool in list_of({"tools": body.value("tools")}, "tools")
             if (function := part_of(tool, "function"))
         ]  # fmt: skip
-        return ModelConversation(named_results(spoken), tuple(tools), len(body.data))
+        offered = tuple(tools) if body.offers_tools else ()
+        return ModelConversation(named_results(spoken), offered, len(body.data))
 
     @override
     def answer_body(self, answer: ModelAnswer, model: str) -> dict[str, Any]:

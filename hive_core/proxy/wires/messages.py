@@ -99,10 +99,12 @@ class MessagesWire(WireFormat):
     def conversation(self, body: RequestBody) -> ModelConversation:
         system = text_of(body.value("system"))
         spoken = [(Spoken("system", system), "")] if system else []
-        for part in body.turns:
-            spoken += _message(body.read(part))
+        messages = [row for part in body.turns for row in _message(body.read(part))]
+        # Claude Code puts remarks of the system behind a message; they are not what it says.
+        spoken += sorted(messages, key=lambda row: row[0].role != "system")
         tools = read_tools(body, "input_schema")
-        return ModelConversation(named_results(spoken), tools, len(body.data))
+        offered = tools if body.offers_tools else ()
+        return ModelConversation(named_results(spoken), offered, len(body.data))
 
     @override
     def answer_body(self, answer: ModelAnswer, model: str) -> dict[str, Any]:

@@ -91,7 +91,8 @@ class ResponsesWire(WireFormat):
         for part in body.turns:
             spoken.append(_message(body.read(part)))
         tools = read_tools(body, "parameters")
-        return ModelConversation(named_results(spoken), tools, len(body.data))
+        offered = tools if body.offers_tools else ()
+        return ModelConversation(named_results(spoken), offered, len(body.data))
 
     @override
     def answer_body(self, answer: ModelAnswer, model: str) -> dict[str, Any]:

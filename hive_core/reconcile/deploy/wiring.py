@@ -47,7 +47,7 @@ class DeployWiring:
     def _follow(self, hive: Callable[[], Hive]) -> None:
         """Protect the systems of agents from the store's garbage collector.
 
-        Also delete secrets and generations of agents that can no longer be restored.
+        Also delete secrets, their labels, and generations of agents that can no longer be restored.
         """
         ledger, names = self.ports.ledger, hive().names
         self.profiles.reconcile(hive(), ledger)
@@ -61,3 +61,4 @@ class DeployWiring:
             with ledger.transaction():
                 for uuid in gone:
                     ledger.generations.drop(uuid)
+                    ledger.credentials.delete_all_of(uuid)

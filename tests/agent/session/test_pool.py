@@ -49,6 +49,8 @@ def test_an_idle_runtime_ends_by_itself(tmp_path: Path) -> None:
     assert ended.poll(60_000)
     os.close(handle)
     assert pool.waiting == 0
+    # While the timer's thread reaps it, no other thread can say that it ended: wait for that too.
+    runtime.close()
     assert not runtime.is_alive
 
 

@@ -7,6 +7,7 @@ one JSON object a line, at most 1 MiB each.
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import signal
@@ -25,6 +26,7 @@ from hive_core.errors import HiveError
 LINE_MOST: Final = 1 << 20
 RUNTIME_FOLDER: Final = Path("/opt/hive/runtime")
 UID: Final = 1000
+TURNS: Final = "hive_core.runtime.child"
 _READ: Final = 1 << 16
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -49,6 +51,21 @@ class RuntimeCommand:
     folder: Path | None = RUNTIME_FOLDER
     uid: int | None = UID
     environment: Mapping[str, str] = field(default_factory=dict)
+    own_group: bool = True  # a sub-agent is one process group with its runtime
+
+    def words(self, module: str) -> list[str]:
+        """The command that runs a module of the runtime."""
+        return [sys.executable if self.folder is None else "/usr/bin/python3", "-m", module]
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment of that command."""
+        path = Path(__file__).parents[4] if self.folder is None else self.folder
+        return {
+            "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": "/tmp",  # noqa: S108
+            "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1",
+            "HIVE_MODEL_SOCKET": self.model_socket, **self.environment,
+        }  # fmt: skip
 
     def check(self) -> None:
         """Raise WrongPython where the runtime cannot run on this container's Python."""
@@ -68,39 +85,41 @@ class RuntimeCommand:
                 f" container has {own}"
             )
 
-    def start(self, end: int) -> subprocess.Popen[bytes]:
-        """Start the process with its end of the socket pair."""
-        package = Path(__file__).parents[4]
-        python, path = (sys.executable, package) if self.folder is None else (
-            "/usr/bin/python3", self.folder
-        )  # fmt: skip
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": "/tmp",  # noqa: S108
-            "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1",
-            "HIVE_MODEL_SOCKET": self.model_socket, **self.environment,
-        }  # fmt: skip
+    def open(self, events: queue.SimpleQueue[tuple[str, object]]) -> BuiltinRuntime:
+        """A runtime whose lines go into `events`."""
+        return BuiltinRuntime(self, events)
+
+    def start(self, end: int, module: str = TURNS) -> subprocess.Popen[bytes]:
+        """Start the process of a module with its end of the socket pair."""
         as_user = {} if self.uid is None else {
             "user": self.uid, "group": self.uid, "extra_groups": [],
         }  # fmt: skip
         process: subprocess.Popen[bytes] = subprocess.Popen(
-            [python, "-m", "hive_core.runtime.child", str(end)],
-            pass_fds=[end], env=environment, cwd="/", stdin=subprocess.DEVNULL,
-            start_new_session=True, **as_user,  # type: ignore[call-overload]
+            [*self.words(module), str(end)],
+            pass_fds=[end], env=self.variables, cwd="/", stdin=subprocess.DEVNULL,
+            start_new_session=self.own_group, **as_user,  # type: ignore[call-overload]
         )  # fmt: skip
         return process
+
+
+def runtime_folder() -> Path | None:
+    """Where the runtime is. HIVE_RUNTIME names another folder; empty: where this program is."""
+    folder = os.environ.get("HIVE_RUNTIME")
+    return RUNTIME_FOLDER if folder is None else Path(folder) if folder else None
 
 
 class BuiltinRuntime:
     """One process; its lines go into `events` as `("line", line)`, its end as `("gone", why)`."""
 
     def __init__(
-        self, command: RuntimeCommand, events: queue.SimpleQueue[tuple[str, object]]
-    ) -> None:
+        self, command: RuntimeCommand, events: queue.SimpleQueue[tuple[str, object]],
+        module: str = TURNS,
+    ) -> None:  # fmt: skip
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._events = events
         try:
-            self._process = command.start(theirs.fileno())
+            self._process = command.start(theirs.fileno(), module)
         except (OSError, subprocess.SubprocessError) as error:
             ours.close()
             raise RuntimeGone(f"cannot start the runtime: {error}") from None
@@ -122,7 +141,7 @@ class BuiltinRuntime:
         self._events = events
 
     def send(self, line: Line, history: bytes | None = None) -> None:
-        """Send a line, with the history in a descriptor; RuntimeGone when nobody reads it."""
+        """Send a line, with the history in a descriptor; RuntimeGone when no process reads it."""
         data = _ENCODER.encode(line).encode(errors="replace") + b"\n"
         if len(data) > LINE_MOST:
             raise RuntimeGone(f"cannot send {len(data)} bytes to the runtime: {LINE_MOST} at most")
@@ -134,12 +153,16 @@ class BuiltinRuntime:
         except OSError as error:
             raise RuntimeGone(f"the runtime has ended: {error.strerror}") from None
 
-    def close(self) -> None:
-        """End the process and wait for it."""
+    def close(self, mercy: float = 0.0) -> None:
+        """End the process and wait for it; it has `mercy` seconds to end what it started."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+        if mercy:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=mercy)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
         self._process.wait(timeout=30)
         self._socket.close()
 
@@ -175,10 +198,18 @@ class BuiltinRuntime:
 
     def _put_line(self, data: bytes) -> bool:
         try:
-            line = json.loads(data)
+            # The log holds what comes here, and JSON has no number that is infinite.
+            line = json.loads(data, parse_float=_finite_number, parse_constant=_finite_number)
         except (ValueError, RecursionError):
             return False
         if not isinstance(line, dict) or not isinstance(line.get("type"), str):
             return False
         self._events.put(("line", line))
         return True
+
+
+def _finite_number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:32]} is out of range")
+    return value

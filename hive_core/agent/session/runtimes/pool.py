@@ -4,28 +4,60 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import Final
+from typing import Final, Protocol
 
-from hive_core.agent.session.runtimes.builtin import BuiltinRuntime, RuntimeCommand
+from hive_core.agent.session.runtimes.builtin import Line, RuntimeCommand
+from hive_core.agent.session.runtimes.cli import CliCommand
 
 _AT_ONCE: Final = 4  # runtimes that wait; more are ended at once
+
+
+class SessionRuntime(Protocol):
+    """What runs the model of a session: the built-in runtime, or a CLI."""
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0: none runs now."""
+        ...
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can take a further turn."""
+        ...
+
+    def attach(self, events: queue.SimpleQueue[tuple[str, object]]) -> None:
+        """Have the lines from now on in another queue."""
+        ...
+
+    def send(self, line: Line, history: bytes | None = None) -> None:
+        """Send a line; RuntimeGone when no process reads it."""
+        ...
+
+    def close(self) -> None:
+        """End it, and wait for it."""
+        ...
 
 
 class RuntimePool:
     """Starts runtimes, and keeps those that are idle for `idle` seconds."""
 
-    def __init__(self, command: RuntimeCommand, idle: float) -> None:
+    def __init__(self, command: RuntimeCommand | CliCommand, idle: float) -> None:
         self._command = command
         self._idle = idle
-        self._waiting: dict[BuiltinRuntime, threading.Timer] = {}
+        self._waiting: dict[SessionRuntime, threading.Timer] = {}
         self._lock = threading.Lock()
+
+    @property
+    def is_cli(self) -> bool:
+        """Whether a CLI runs the model."""
+        return isinstance(self._command, CliCommand)
 
     @property
     def waiting(self) -> int:
         """How many runtimes are idle."""
         return len(self._waiting)
 
-    def take(self, events: queue.SimpleQueue[tuple[str, object]]) -> BuiltinRuntime:
+    def take(self, events: queue.SimpleQueue[tuple[str, object]]) -> SessionRuntime:
         """A runtime whose lines go into `events`: one that waits, or a new one."""
         with self._lock:
             while self._waiting:
@@ -35,9 +67,9 @@ class RuntimePool:
                     runtime.attach(events)
                     return runtime
                 runtime.close()
-        return BuiltinRuntime(self._command, events)
+        return self._command.open(events)
 
-    def give_back(self, runtime: BuiltinRuntime) -> None:
+    def give_back(self, runtime: SessionRuntime) -> None:
         """Keep a runtime whose turn has ended."""
         runtime.attach(queue.SimpleQueue())
         with self._lock:
@@ -56,8 +88,10 @@ class RuntimePool:
         for runtime, timer in waiting.items():
             timer.cancel()
             runtime.close()
+        if isinstance(self._command, CliCommand):
+            self._command.close()
 
-    def _end(self, runtime: BuiltinRuntime) -> None:
+    def _end(self, runtime: SessionRuntime) -> None:
         with self._lock:
             waits = self._waiting.pop(runtime, None) is not None
         if waits:

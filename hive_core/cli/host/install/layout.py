@@ -19,11 +19,14 @@ WISHED_FOR: Final = (
 USER: Final = "hive"
 MODEL_USER: Final = "hive-model"  # calls providers, with their keys
 SMALL_USER: Final = "hive-small"  # runs the embedded model
+EGRESS_USER: Final = "hive-egress"  # connects agents to the internet
 OPERATORS: Final = "hive-operator"
 NO_HOME: Final = "/nonexistent"
 JOURNAL: Final = "systemd-journal"
 HOME: Final = "/var/lib/hive"
-USERS: Final = {USER: HOME, MODEL_USER: NO_HOME, SMALL_USER: NO_HOME}
+USERS: Final = {
+    USER: HOME, MODEL_USER: NO_HOME, SMALL_USER: NO_HOME, EGRESS_USER: NO_HOME,
+}  # fmt: skip
 RUN: Final = "/run/hive"
 CONFIG: Final = "/etc/hive/hive.toml"
 MODELS: Final = "/etc/hive/models.toml"
@@ -34,6 +37,7 @@ RUNTIME: Final = "/usr/local/lib/hive-runtime"
 META: Final = f"{HOME}/meta"
 UNITS: Final = (
     "hive-privd.service", "hived.service", "hive-model.socket", "hive-model.service",
+    "hive-egress.service",
 )  # fmt: skip
 SMALL_UNITS: Final = ("hive-small.socket",)  # it starts hive-small.service at the first call
 ON_DEMAND: Final = ("hive-small.service",)

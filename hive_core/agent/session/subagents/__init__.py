@@ -1,0 +1,1 @@
+"""Sub-agents of a session: helpers in its container, named ones and exact clones of itself."""

@@ -1,0 +1,70 @@
+"""Named sub-agents: `agents/NAME.md` of the deployed configuration, front matter and instructions.
+
+`tools` is a list of the agent's own tools; absent: all of them; `"."`: the name stands for a clone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hive_core.agent.skills import BODY_MOST, split_front_matter
+from hive_core.agent.tool_input import tool_name
+from hive_core.errors import InvalidArgument, NotFound
+
+SELF: Final = "."
+_NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
+_TOOL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_INHERIT: Final = ("", "inherit")
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentDefinition:
+    """One file. `tools` None: all of the agent; `model` empty: the default."""
+
+    name: str
+    instructions: str
+    tools: tuple[str, ...] | None = None
+    model: str = ""
+    is_clone: bool = False
+
+    def allowed_tools(self, owned: Iterable[str]) -> list[str]:
+        """Its tools among those of the agent; InvalidArgument names one that is not there."""
+        names = list(owned)
+        for tool in self.tools or ():
+            if tool not in names:
+                raise InvalidArgument(
+                    f"cannot fork {self.name}: tools: you have no tool {tool[:64]}", field="tools"
+                )
+        return names if self.tools is None else [tool for tool in names if tool in self.tools]
+
+
+def read_definition(folder: Path, name: str) -> SubagentDefinition:
+    """The definition of this name; NotFound lists those that are there."""
+    if not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            f"{name[:64]!r} is not the name of a sub-agent: lower case words joined by hyphens",
+            field="agent",
+        )
+    try:
+        data = (folder / f"{name}.md").read_bytes()[:BODY_MOST]
+    except (FileNotFoundError, NotADirectoryError):
+        names = ", ".join(sorted(file.stem for file in folder.glob("*.md"))) or "none"
+        raise NotFound(f"no sub-agent {name} in {folder.name}/; there are: {names}") from None
+    fields, body = split_front_matter(data)
+    if fields.get("name", name) != name:
+        raise InvalidArgument(f"{name}.md: name: it is {fields['name'][:64]!r}", field="name")
+    tools, model = fields.get("tools"), fields.get("model", "")
+    if tools == SELF:
+        return SubagentDefinition(name, body, is_clone=True)
+    return SubagentDefinition(
+        name, body, None if tools is None else _tools(tools), "" if model in _INHERIT else model
+    )
+
+
+def _tools(text: str) -> tuple[str, ...]:
+    """Names of tools; other programs write them with a capital letter."""
+    return tuple(tool_name(word.lower()) for word in _TOOL.findall(text))

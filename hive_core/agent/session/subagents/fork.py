@@ -1,0 +1,341 @@
+"""`hive_fork_subagent`: runs a sub-agent in the agent's container, and answers with its result.
+
+The daemon opens and closes it, and writes its depths. This program starts its process, waits, and
+kills all of it at the time limit. A fork is never begun twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from hive_core.agent.prompt_context import config_folder
+from hive_core.agent.reconnect import Link
+from hive_core.agent.session.calls import MAIN_PROGRAM, CallAnswer, error_text
+from hive_core.agent.session.context import TurnContext
+from hive_core.agent.session.conversation import OpenConversation
+from hive_core.agent.session.model_socket import find_model
+from hive_core.agent.session.recovery import INTERRUPTED
+from hive_core.agent.session.services import SessionServices
+from hive_core.agent.session.state import ToolCall, TurnState, number
+from hive_core.agent.session.subagents.definitions import SubagentDefinition, read_definition
+from hive_core.agent.session.subagents.folder import (
+    ERROR,
+    SUCCESS,
+    SubagentFolder,
+    checked_result,
+    result_of,
+)
+from hive_core.agent.session.subagents.order import CLONE, NAMED, ForkOrder, new_log
+from hive_core.agent.session.subagents.process import SubagentProcess, kill_user
+from hive_core.agent.session.subagents.settings import ForkSettings
+from hive_core.agent.session.toolset import FORK, SERVER_TOOL
+from hive_core.errors import Conflict, HiveError, Internal, InvalidArgument, NotAllowed, TimedOut
+from hive_core.varlink import Message
+
+TASK_MOST: Final = 256 << 10
+_SOCKETS: Final = Path("/run/hive")
+_PARAMETERS: Final = ("agent", "task", "timeout_seconds")
+_OPENS: Final = 5.0  # seconds that the sockets of a new sub-agent have to appear
+_STATUSES: Final[Mapping[type[HiveError], str]] = {TimedOut: "timeout", Conflict: "cancelled"}
+_OTHER_CALL: Final[Mapping[str, object]] = {
+    "content": "not run for you: this call is your parent's", "is_error": True,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """What the model asks for. `seconds` 0: as long as the configuration allows."""
+
+    agent: str
+    task: str
+    seconds: int
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, object]) -> ForkRequest:
+        for key in arguments:
+            if key not in _PARAMETERS:
+                raise InvalidArgument(
+                    f"{FORK} has no parameter {key[:64]!r}; it has {', '.join(_PARAMETERS)}",
+                    field=key[:64],
+                )
+        agent, task = arguments.get("agent") or "", arguments.get("task")
+        seconds = arguments.get("timeout_seconds") or 0
+        if not isinstance(agent, str):
+            raise InvalidArgument("agent must be a text", field="agent")
+        if not isinstance(task, str) or not task.strip() or len(task) > TASK_MOST:
+            raise InvalidArgument(
+                f"task must be a text of at most {TASK_MOST} characters", field="task"
+            )
+        if not isinstance(seconds, int) or isinstance(seconds, bool) or seconds < 0:
+            raise InvalidArgument(
+                "timeout_seconds must be a number from 1", field="timeout_seconds"
+            )
+        return cls("" if agent == CLONE else agent, task, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPlan:
+    """A fork that the configuration allows. `definition` None: a clone."""
+
+    request: ForkRequest
+    settings: ForkSettings
+    definition: SubagentDefinition | None
+    tools: list[str]
+
+    @property
+    def name(self) -> str:
+        return self.definition.name if self.definition else CLONE
+
+    @property
+    def kind(self) -> str:
+        return NAMED if self.definition else CLONE
+
+    @property
+    def seconds(self) -> int:
+        most = self.settings.timeout_seconds
+        return min(self.request.seconds or most, most)
+
+
+class ForkRunner:
+    """Runs the forks of one turn, one after the other; another thread may kill the present one."""
+
+    def __init__(
+        self, services: SessionServices, link: Link, conversation: OpenConversation,
+        context: TurnContext,
+    ) -> None:  # fmt: skip
+        self._services = services
+        self._link = link
+        self._conversation = conversation
+        self._context = context
+        self._process: SubagentProcess | None = None
+        self._is_ending = False
+
+    def run(self, call: ToolCall, turn: TurnState) -> CallAnswer:
+        """Fork, wait, and answer the call; a refusal is an answer too."""
+        try:
+            plan = self._plan(ForkRequest.of(call.arguments))
+            opened = self._open(plan, turn, call.key)
+        except HiveError as error:
+            return CallAnswer(error_text(error), is_error=True)
+        folder = self._folder(opened)
+        began = time.monotonic()
+        try:
+            result = self._run_opened(plan, turn, call, opened, folder)
+            status = str(result["status"])
+        except HiveError as error:
+            result = failed_result(plan.name, error.reason, began)
+            status = _STATUSES.get(type(error), ERROR)
+        self._close(opened, call.key, status, result["metadata"])
+        if plan.settings.cleanup_temp_files:
+            folder.remove()
+        return CallAnswer(_compact(result), is_error=result["status"] != SUCCESS)
+
+    def end_interrupted(self, call: ToolCall) -> CallAnswer:
+        """End the sub-agent of a call that an earlier process began, and did not finish."""
+        try:
+            plan = self._plan(ForkRequest.of(call.arguments))
+            # The same key gives the sub-agent that the first process opened.
+            opened = self._open(plan, self._conversation.state.turn, call.key)
+            folder = self._folder(opened)
+            self._close(opened, call.key, "cancelled", failed_result(plan.name, "", 0)["metadata"])
+            if folder.uid:
+                kill_user(folder.uid)
+            folder.remove()
+        except HiveError:
+            pass  # nothing of it is left, or it may not be forked any more
+        return CallAnswer(INTERRUPTED, is_error=True)
+
+    def kill(self) -> None:
+        """End the sub-agent that runs now; none is started after it."""
+        self._is_ending = True
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def _plan(self, request: ForkRequest) -> ForkPlan:
+        """Judge a request by the configuration and the depths of this process."""
+        config, services = config_folder(), self._services
+        settings = ForkSettings.read(config / "agent.toml")
+        depths = {"depth": services.depth, "clone_depth": services.clone_depth}
+        settings.check_fork(is_clone=not request.agent, **depths)
+        definition = None
+        if request.agent:
+            definition = read_definition(config / settings.agents_dir, request.agent)
+            if definition.is_clone:
+                settings.check_fork(is_clone=True, **depths)
+                definition = None
+        if services.depth and os.geteuid() != 0:
+            raise NotAllowed(
+                "cannot fork a sub-agent: you are one, and only the session of the agent itself"
+                " starts processes of other users", rule="subagents",
+            )  # fmt: skip
+        # A clone sees the tools of its parent's own MCP servers, and no server runs for it.
+        owned = [name for name, kind in self._context.toolset.kinds.items()
+                 if name not in self._context.toolset.disabled and kind != SERVER_TOOL]  # fmt: skip
+        if definition is None:
+            tools = [name for name in owned if name not in settings.disabled]
+        else:
+            tools = definition.allowed_tools(owned)
+        return ForkPlan(request, settings, definition, tools)
+
+    def _open(self, plan: ForkPlan, turn: TurnState | None, key: str) -> Message:
+        task = (turn.task if turn else "") or self._context.payer
+        return self._services.ask(
+            self._link, "open_subagent", kind=plan.kind, name=plan.name, tools=plan.tools,
+            timeout_seconds=plan.seconds, task=task or None, idempotency_key=f"{key}:open"[:128],
+        )  # fmt: skip
+
+    def _close(self, opened: Message, key: str, status: str, metadata: object) -> None:
+        self._services.try_ask(
+            self._link, "close_subagent", id=opened.get("id"), status=status, metadata=metadata,
+            idempotency_key=f"{key}:close"[:128],
+        )  # fmt: skip
+
+    def _folder(self, opened: Message) -> SubagentFolder:
+        place = self._services.place
+        # Where tools run as the session does, a sub-agent does too.
+        uid = number(opened.get("uid")) if place.uid else None
+        state = self._services.folder.parent
+        return SubagentFolder(state, str(opened.get("id") or ""), uid, place.uid)
+
+    def _run_opened(
+        self, plan: ForkPlan, turn: TurnState, call: ToolCall, opened: Message,
+        folder: SubagentFolder,
+    ) -> dict[str, object]:  # fmt: skip
+        began = time.monotonic()
+        order = self._order(plan, turn, call, opened, folder)
+        state = self._conversation.state
+        log = self._conversation.copy_log()
+        if not order.is_clone:
+            log = new_log(0, state.conversation, os.urandom(8).hex())
+        folder.make(log, order)
+        sockets = [
+            _socket(self._services, opened, key) for key in ("broker_socket", "model_socket")
+        ]
+        _wait_for(sockets)
+        process = SubagentProcess(
+            _words(folder), folder.workspace, self._environment(order, folder, sockets), folder.uid
+        )
+        self._process = process
+        if self._is_ending:
+            process.kill()
+        try:
+            in_time = process.wait(plan.seconds)
+        finally:
+            self._process = None
+        if process.stopped:
+            raise Conflict("it was stopped")
+        if not in_time:
+            raise TimedOut(f"it did not end in {plan.seconds} s and was killed")
+        result = checked_result(folder.read_result(), plan.name)
+        metadata = result["metadata"]
+        assert isinstance(metadata, dict)  # noqa: S101 - for the type
+        return {**result, "metadata": {**metadata, "latency_ms": _since(began)}}
+
+    def _order(
+        self, plan: ForkPlan, turn: TurnState, call: ToolCall, opened: Message,
+        folder: SubagentFolder,
+    ) -> ForkOrder:  # fmt: skip
+        """What the sub-agent is to do. A clone has the tools and the settings of this turn."""
+        context, settings, definition = self._context, plan.settings, plan.definition
+        names = set(plan.tools) if definition else context.toolset.kinds.keys() - settings.hidden
+        disabled = context.toolset.disabled | (frozenset() if definition else settings.disabled)
+        prompt = {
+            **context.prompt, "tools": {name: name for name in plan.tools},
+            "fork": {
+                "id": f"{context.identity.get('name')}/{opened['id']}", "task": plan.request.task,
+                "prefix": settings.clone_userprompt_prefix, "workspace": str(folder.workspace),
+                "disabled": sorted(disabled), "seconds": plan.seconds,
+                "instructions": definition.instructions if definition else "",
+            },
+        }  # fmt: skip
+        state = self._conversation.state
+        model = context.model
+        if definition is not None:
+            alias = definition.model or settings.default_model or model.alias
+            model = find_model(self._services.runtime.model_socket, alias)
+        return ForkOrder(
+            plan.kind, plan.name, str(opened["id"]),
+            turn.number, context.rounds, asdict(model),
+            [row for row in context.toolset.rows if row["name"] in names],
+            {name: kind for name, kind in context.toolset.kinds.items() if name in names},
+            sorted(disabled), number(opened.get("depth")), number(opened.get("clone_depth")),
+            turn.task or context.payer,
+            _system(state.system, settings.clone_sysprompt_followup) if not definition else "",
+            plan.request.task if definition else "", prompt,
+            {} if definition else _results(turn, call, prompt),
+        )  # fmt: skip
+
+    def _environment(
+        self, order: ForkOrder, folder: SubagentFolder, sockets: list[Path]
+    ) -> dict[str, str]:
+        """Facts for the sub-agent. None of them gives it a right: its sockets know what it is."""
+        keep = ("HIVE_RUNTIME", "HIVE_CONFIG", "LANG")
+        return {
+            **{key: os.environ[key] for key in keep if key in os.environ},
+            "PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder.workspace),
+            "HIVE_NAME": f"{self._services.name}/{order.subagent}", "HIVE_AGENT_NAME": order.name,
+            "HIVE_SOCKET": str(sockets[0]), "HIVE_MODEL_SOCKET": str(sockets[1]),
+            "HIVE_WORKSPACE": str(folder.workspace),
+            "HIVE_PARENT_WORKSPACE": str(self._services.place.workspace),
+            "HIVE_DEPTH": str(order.depth), "HIVE_CLONE_DEPTH": str(order.clone_depth),
+        }  # fmt: skip
+
+
+def failed_result(agent: str, why: str, began: float) -> dict[str, object]:
+    """The result of a sub-agent that left none."""
+    metadata = {
+        "agent": agent, "model": "", "provider": "", "latency_ms": _since(began) if began else 0,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }  # fmt: skip
+    return result_of(status=ERROR, content="", error=why, metadata=metadata)
+
+
+def _results(turn: TurnState, call: ToolCall, prompt: Mapping[str, object]) -> Mapping[str, object]:
+    """The answers of the open calls for the clone: its task is the answer of the fork."""
+    own = {"template": "fork_task", "context": prompt, "is_error": False}
+    return {
+        row.id: own if row.id == call.id else _OTHER_CALL
+        for row in turn.calls if row.result is None
+    }  # fmt: skip
+
+
+def _system(system: str, followup: str) -> str:
+    """The system prompt of a clone: that of its parent, byte for byte, then the follow-up."""
+    return f"{system}\n{followup}" if followup else system
+
+
+def _socket(services: SessionServices, opened: Message, key: str) -> Path:
+    """A socket of the sub-agent, which is where the session's own is."""
+    path = Path(str(opened.get(key)))
+    if path.is_relative_to(_SOCKETS):
+        return Path(services.socket).parent / path.relative_to(_SOCKETS)
+    return path
+
+
+def _wait_for(sockets: list[Path]) -> None:
+    ends = time.monotonic() + _OPENS
+    while not all(socket.exists() for socket in sockets):
+        if time.monotonic() > ends:
+            raise Internal("its sockets did not appear")
+        time.sleep(0.005)
+
+
+def _words(folder: SubagentFolder) -> list[str]:
+    return [sys.executable, "-I", "-c", MAIN_PROGRAM, "ask", "--child",
+            "--hydrate-from", str(folder.hydration), "--result", str(folder.result)]  # fmt: skip
+
+
+def _since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,144 @@
+"""The process of a sub-agent: its own user and process group, ended whole at its time limit."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import Internal
+
+# Gains no rights from any program, and ends with the thread that waits for it.
+_CONFINED: Final = ("setpriv", "--no-new-privs", "--pdeathsig", "KILL", "--")
+_ROUNDS: Final = 20
+_PAUSE: Final = 0.01
+_PATIENCE: Final = 2.0
+
+
+class SubagentProcess:
+    """One process, and all that it started. `uid` None: it runs as this process does."""
+
+    def __init__(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], uid: int | None
+    ) -> None:
+        as_user = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+        self._uid = uid
+        try:
+            # It ends itself when the other end of its standard input is closed.
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                [*_CONFINED, *words], cwd=folder, env=environment, stdin=subprocess.PIPE,
+                start_new_session=True,
+                **as_user,  # type: ignore[call-overload]
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Internal(f"cannot start a sub-agent: {error}") from None
+        self.stopped = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; False when the time is over. What is left of it is killed then."""
+        handle = os.pidfd_open(self._process.pid)
+        try:
+            ended = bool(select.select([handle], [], [], max(0.0, seconds))[0])
+        finally:
+            os.close(handle)
+        self._end()
+        return ended
+
+    def kill(self) -> None:
+        """End it from another thread; `wait` returns then."""
+        self.stopped = True
+        self._kill_all()
+
+    def _end(self) -> None:
+        self._kill_all()
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._uid:
+            kill_user(self._uid)
+
+    def _kill_all(self) -> None:
+        """End the group, and the programs of tools, which have groups of their own."""
+        if self._process.returncode is not None:
+            return  # its number may be that of another process by now
+        below = list(_descendants(self._process.pid))
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in below:
+            _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _descendants(parent: int) -> Iterator[int]:
+    """The processes below this one, while it is not yet waited for."""
+    for pid in _processes():
+        if _parent_of(pid) == parent:
+            yield from _descendants(pid)
+            yield pid
+
+
+def kill_user(uid: int) -> None:
+    """End what left the group: no other process has the uid of a sub-agent."""
+    for _ in range(_ROUNDS):
+        pids = [pid for pid in _processes() if _owner_of(pid) == uid]
+        for pid in pids:
+            _kill(pid)
+        if _kill_as(uid) and not pids:
+            return
+        time.sleep(_PAUSE)
+
+
+def _kill_as(uid: int) -> bool:
+    """Kill all processes of the user at once; False where that did not run to its end.
+
+    A process that forks and ends again and again is in no list, but the kernel lets none fork
+    while it signals all that the caller may signal, which are those of its user.
+    """
+    try:
+        killer = subprocess.run(
+            ("/bin/sh", "-c", "kill -9 -1"), user=uid, group=uid, extra_groups=[], cwd="/", env={},
+            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_PATIENCE, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return killer.returncode >= 0  # else one of them was faster
+
+
+def _processes() -> list[int]:
+    return [int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit()]
+
+
+def _parent_of(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
+def _owner_of(pid: int) -> int:
+    """The user of a process that lives; a dead one may wait for its parent for ever."""
+    fields = _stat(pid)
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid if fields and fields[0] not in "ZX" else 0
+    except OSError:
+        return 0
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent and so on, as in proc(5); empty for a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,1 @@
+"""Operations on colonies: workers that a queen prepares for work that goes on by itself."""

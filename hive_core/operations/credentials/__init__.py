@@ -1,0 +1,1 @@
+"""Operations on credentials: what is known of secrets, without their values."""

@@ -1,0 +1,1 @@
+"""Operations of hive-egress: it asks about every connection of an agent, and reports it."""

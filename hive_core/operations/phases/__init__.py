@@ -1,0 +1,1 @@
+"""Operations on the phases of a queen and on her colony."""

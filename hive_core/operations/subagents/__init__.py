@@ -1,0 +1,1 @@
+"""Operations of an agent on its own sub-agents."""

@@ -1,0 +1,37 @@
+"""`python3 -m hive_core.runtime.mcp`: what `hive-agent mcp` becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Final
+
+from mcp.server.stdio import stdio_server
+
+from hive_core.runtime.mcp.broker import BrokerConnections
+from hive_core.runtime.mcp.server import AgentTools, build_server
+
+SOCKET: Final = "/run/hive/broker.sock"
+
+
+async def serve(path: str, message: str) -> None:
+    """Serve one client on standard input and output until it closes them."""
+    async with BrokerConnections(path) as broker, stdio_server() as (incoming, outgoing):
+        server = build_server(AgentTools(broker, message))
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def main() -> None:
+    """Entry point."""
+    path = os.environ.get("HIVE_SOCKET", SOCKET)
+    try:
+        asyncio.run(serve(path, os.environ.get("HIVE_MESSAGE_ID", "")))
+    except* BrokenPipeError:  # the client is gone
+        sys.exit(1)
+    except* KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The MCP server of one agent: its operations as tools, in both eras of the protocol.
+
+Which tools there are and what a call may do is decided by the daemon behind the agent's own socket.
+This process decides nothing and keeps nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcp import types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from hive_core import VERSION
+from hive_core.agent import catalog
+from hive_core.errors import HiveError, InvalidArgument, MethodNotFound
+from hive_core.runtime.mcp.broker import BrokerConnections
+from hive_core.runtime.mcp.refusals import CalledTool, refusal
+from hive_core.varlink import Message
+
+NAME: Final = "hive"
+INSTRUCTIONS: Final = (
+    "The tools of this agent in its tree of agents: tasks, plans, messages, questions, artifacts,"
+    " and the agents below it. A failed call says in `next` what to do."
+)
+_IN_TURN_OF: Final = "in_turn_of"
+
+_Context = ServerRequestContext[Any]
+
+
+class AgentTools:
+    """The operations that the caller's toolset has. `message`: what the caller works on."""
+
+    def __init__(self, broker: BrokerConnections, message: str = "") -> None:
+        self._broker = broker
+        # Of this connection: the ids of its requests begin anew with the next one.
+        self._session = os.urandom(16).hex()
+        self._tools: dict[str, types.Tool] = {}
+        self._message = message
+        self._named = _operations_in_turns() if message else frozenset()
+
+    async def list_tools(
+        self, _context: _Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """All tools, as they are now."""
+        try:
+            await self._read_toolset()
+        except HiveError as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from None
+        return types.ListToolsResult(tools=[*self._tools.values()])
+
+    async def call_tool(
+        self, context: _Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """One call. Whatever is wrong with it is a result, which the model reads."""
+        try:
+            reply = await self._call(params.name, params.arguments or {}, context.request_id)
+        except HiveError as error:
+            return _tool_result(refusal(error, self._tool_of_call(params.name)), is_error=True)
+        return _tool_result(reply)
+
+    async def _call(
+        self, name: str, arguments: Mapping[str, object], request: types.RequestId | None
+    ) -> Message:
+        if name not in self._tools:
+            await self._read_toolset()
+        tool = self._tools.get(name)
+        if tool is None:
+            raise MethodNotFound(name)
+        for key in arguments:
+            if key not in tool.input_schema["properties"]:
+                raise InvalidArgument(f"{name} has no parameter {key[:64]!r}", field=key[:64])
+        values = {key: value for key, value in arguments.items() if value is not None}
+        if name in self._named:
+            values[_IN_TURN_OF] = self._message
+        if tool.annotations is None or not tool.annotations.read_only_hint:
+            values["idempotency_key"] = self._key(request)
+        return await self._broker.call(name, values)
+
+    async def _read_toolset(self) -> None:
+        rows = (await self._broker.call("list_toolset", {})).get("tools")
+        tools = [
+            _tool(row) for row in (rows if isinstance(rows, list) else [])
+            if row["kind"] == "operation"
+        ]  # fmt: skip
+        self._tools = {tool.name: tool for tool in tools}
+
+    def _key(self, request: types.RequestId | None) -> str:
+        """The same key for the same request of this connection, so it has one effect."""
+        # 1 and "1" are two ids.
+        text = json.dumps([self._session, request])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _tool_of_call(self, name: str) -> CalledTool:
+        tool = self._tools.get(name)
+        return CalledTool(name, tool.input_schema if tool else {}, self._tools)
+
+
+def build_server(tools: AgentTools) -> Server[Any]:
+    """The server that offers these tools."""
+    return Server(
+        NAME, version=VERSION, instructions=INSTRUCTIONS,
+        on_list_tools=tools.list_tools, on_call_tool=tools.call_tool,
+    )  # fmt: skip
+
+
+def _tool(row: Mapping[str, Any]) -> types.Tool:
+    """A row of `list_toolset` as a tool."""
+    hints = row["hints"]
+    return types.Tool(
+        name=row["name"], description=row["description"], input_schema=row["schema"],
+        annotations=types.ToolAnnotations(
+            read_only_hint=hints["read_only"], destructive_hint=hints["destructive"],
+            idempotent_hint=hints["idempotent"], open_world_hint=hints["open_world"],
+        ),
+    )  # fmt: skip
+
+
+def _tool_result(content: Message, *, is_error: bool = False) -> types.CallToolResult:
+    """The same facts as structured content and as text: some clients show only one of them."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], structured_content=content,
+        is_error=is_error,
+    )  # fmt: skip
+
+
+def _operations_in_turns() -> frozenset[str]:
+    """The operations that name the message for which they are called."""
+    return frozenset(
+        row.name for row in catalog.load() if any(flag.name == _IN_TURN_OF for flag in row.flags)
+    )

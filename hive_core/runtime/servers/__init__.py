@@ -1,0 +1,1 @@
+"""The client of an agent's own MCP servers, a child process of its session."""

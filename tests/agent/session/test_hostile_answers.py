@@ -1,0 +1,79 @@
+"""Answers of a provider that no honest one gives: the turn goes on, and its task ends once."""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fixtures.fake_model import ModelAnswer
+from fixtures.session_host import SessionHost, session_host
+from fixtures.world import world
+from typing_extensions import override
+
+from hive_core.agent.session.runtimes.builtin import TURNS, BuiltinRuntime, RuntimeCommand
+
+DEEP = 10_000
+REPORT = {"status": "success", "summary": "ok"}
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path) -> Iterator[SessionHost]:
+    with (
+        world(None, "root/lead:lead", "lead/worker:worker") as made,
+        session_host(made, tmp_path) as host,
+    ):
+        yield host
+
+
+def test_hostile_calls_are_answered_with_errors_and_the_task_goes_on(host: SessionHost) -> None:
+    """JSON 10,000 deep, lone surrogates, a number that is infinite, a long one."""
+    deep = f'{{"path": {"[" * DEEP}{"]" * DEEP}}}'
+    host.model.script = [
+        ModelAnswer(calls=[("a", "read", deep)]),
+        ModelAnswer("\ud800\udc00\x00", calls=[("b", "send", {"to": "lead", "body": "x\ud800"})]),
+        ModelAnswer(calls=[("c", "send", '{"to": "lead", "body": "x", "priority": 1e999}')]),
+        ModelAnswer(calls=[("e", "read", {"path": "\x00" * 10})]),
+        ModelAnswer(calls=[("f", "bash", {"command": "true " + "x" * 300_000})]),
+        ModelAnswer(calls=[("g", "finish_task", REPORT)]),
+    ]  # fmt: skip
+    task = host.assign("Do it.")
+    name = f"task-{task}"
+    host.start()
+    host.until(lambda: host.task(task)["state"] == "done")
+    host.until(lambda: "closed" in host.kinds(name))
+    results = {row["call"]: row for row in host.of_kind("result", name)}
+    assert [results[call]["is_error"] for call in "abcefg"] == [True] * 5 + [False]
+    for call in "abc":
+        assert results[call]["content"] == "the arguments are not a JSON object"
+    assert host.replies() == []
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_a_runtime_that_sends_a_number_that_the_log_cannot_hold_is_gone(number: str) -> None:
+    events: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+    runtime = BuiltinRuntime(HostileRuntime(cost=number), events)
+    assert events.get(timeout=60) == ("gone", "the runtime sent what is not its protocol")
+    runtime.close()
+
+
+@dataclass(frozen=True)
+class HostileRuntime(RuntimeCommand):
+    """A program that writes one line with this cost in place of the runtime."""
+
+    cost: str = ""
+
+    @override
+    def start(self, end: int, module: str = TURNS) -> subprocess.Popen[bytes]:
+        """Start it, whatever the module is."""
+        line = f'{{"type": "end", "cost": {self.cost}}}'
+        program = (
+            f"import os, time; os.write({end}, {line!r}.encode() + bytes([10])); time.sleep(60)"
+        )
+        return subprocess.Popen(
+            [sys.executable, "-c", program], pass_fds=[end], start_new_session=True
+        )
