@@ -140,7 +140,7 @@ class ForwardedConnection:
         return reads | (selectors.EVENT_WRITE if away.buffer else 0)
 
     def is_over(self, now: float) -> bool:
-        """Whether nothing can pass any more."""
+        """Whether both directions have ended."""
         if self.answer.drops:
             return True
         if not self.answer.done:
@@ -286,7 +286,7 @@ class ForwardServer:
 
 
 def client_uid(client: tuple[str, int], port: tuple[str, int]) -> int | None:
-    """The user of a client's end of a connection; None where no process has it any more."""
+    """The user of a client's end of a connection; None if no process has it now."""
     own, other = _row_address(*client), _row_address(*port)
     with suppress(OSError):
         for line in _ESTABLISHED.read_text(encoding="ascii").splitlines()[1:]:

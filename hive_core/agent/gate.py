@@ -55,7 +55,7 @@ class ToolUse:
 
     @classmethod
     def read(cls, data: bytes) -> ToolUse:
-        """InvalidArgument where it is no description of a use."""
+        """InvalidArgument if the bytes do not describe a use."""
         try:
             row = json.loads(data)
             values = row["tool_input"]

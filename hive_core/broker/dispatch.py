@@ -73,7 +73,7 @@ class Dispatch:
             call, operation = case.call, case.operation
             if not operation.writes:
                 connection = call.ledger.connection
-                connection.flush()  # inserts of earlier calls are no change of this one
+                connection.flush()  # inserts of earlier calls must not count as this call's
                 changes = connection.changes
                 outcome = operation.handler(call, case.params)
                 if connection.changes != changes:

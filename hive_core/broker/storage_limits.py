@@ -37,11 +37,11 @@ class StorageLimiter:
     def __init__(self) -> None:
         # Calls that a party can make without reaching a limit, whatever they store.
         self._safe: dict[str, int] = {}
-        # When it was looked how full the ledger is, how full, and what each branch has of it.
+        # When the ledger's size was last read, the size, and each branch's part of it.
         self._looked, self._used, self._shares = -1.0, 0, Counter[str]()
 
     def check(self, call: Call, operation: Operation) -> None:
-        """Raise LimitReached when there is no room for the bytes of a call."""
+        """Raise LimitReached if the ledger lacks room for the bytes of a call."""
         safe = self._safe.get(call.uuid, 0)
         if safe > 0:
             self._safe[call.uuid] = safe - 1

@@ -36,7 +36,7 @@ _MASK_4: Final = (1 << 32) - 1
 
 
 def parse_address(text: str) -> Address:
-    """The address in a text; a scope makes it none. ValueError: it is no address."""
+    """The address in a text. ValueError if the text is not an address, or has a scope."""
     if "%" in text:
         raise ValueError(f"{text[:80]!a} has a scope")
     return ip_address(text)

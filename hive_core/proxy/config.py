@@ -37,7 +37,7 @@ class ProxyConfig:
         """The model of this alias, and its fallbacks. CallFailed: 404."""
         model = self.models.models.get(alias)
         if model is None:
-            message = f"there is no model {alias[:64]!r}; GET /v1/models lists yours"
+            message = f"model {alias[:64]!r} does not exist; GET /v1/models lists yours"
             raise CallFailed(404, message, code="model_not_found")
         return [self._target(name) for name in (alias, *model.fallback)]
 

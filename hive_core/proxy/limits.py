@@ -68,7 +68,7 @@ class CallLimits:
     def pace(self, agent: str, limits: ModelLimits) -> float:
         """Seconds that the next request of this agent waits, whatever it asks for.
 
-        Requests that are refused are no calls, but are work for hive-model.
+        A refused request does not count as a call, but costs hive-model work.
         """
         now = self.now()
         gap = 1.0 / max(_REQUESTS_A_SECOND, limits.calls_a_minute / MINUTE * 2)

@@ -62,7 +62,7 @@ def find_route(method: str, path: bytes, query: bytes) -> ModelRoute:
     route = _ROUTES.get((method, path))
     if route is None:
         there = ", ".join(f"{method} {path.decode()}" for method, path in _ROUTES)
-        raise CallFailed(404, f"there is no such path here; there are {there}")
+        raise CallFailed(404, f"this path does not exist here; the paths are {there}")
     purpose, wire, suffix = route
     return ModelRoute(purpose, WIRES[wire], suffix, query if query == _BETA_QUERY else b"")
 

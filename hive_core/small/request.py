@@ -59,7 +59,7 @@ def _refuse(reason: str) -> NoReturn:
 def _decode(data: bytes) -> dict[str, object]:
     try:
         body = json.loads(data.decode(), parse_constant=_refuse_constant)
-        # Lone surrogates can be escaped in JSON, but are no text for the engine.
+        # JSON can hold escaped lone surrogates, which the engine cannot take as text.
         json.dumps(body, ensure_ascii=False).encode()
     except RecursionError:
         _refuse("the body is nested too deep")

@@ -138,4 +138,4 @@ def test_agent_toml_takes_sizes_and_reports_invalid_values(hive: Hive, folder: P
     (folder / "agent.toml").write_text('[request]\nnetwork = "internet"\n')
     ((place, fault),) = faults(hive, folder).items()
     assert place == "agent.toml:2: request.network"
-    assert "there is no network profile internet" in fault
+    assert "network profile internet does not exist" in fault

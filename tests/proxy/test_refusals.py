@@ -72,7 +72,7 @@ BAD: list[tuple[bytes, int, str]] = [
     (b'{"model":"m","service_tier":"priority"}', 400, "`service_tier`"),
     (b'{"model":"m","stream":1}', 400, "`stream`"),
     (b'{"model":"m","max_tokens":-1}', 400, "`max_tokens`"),
-    (b'{"model":"nobody"}', 404, "there is no model 'nobody'"),
+    (b'{"model":"nobody"}', 404, "model 'nobody' does not exist"),
     (b'{"model":"m","a":' + b"[" * 65 + b"]" * 65 + b"}", 400, "nests deeper than 64"),
     (b'{"model":"m","a":' + b"[" * 10_000 + b"]" * 10_000 + b"}", 400, "deeper"),
     (b'{"model":"m","a":[' + b"0," * 600_000 + b"0]}", 400, "more than 500000 values"),

@@ -136,7 +136,7 @@ def test_a_refused_call_says_what_to_do_next(host: McpHost) -> None:
 
 def test_a_tool_of_another_role_does_not_exist(host: McpHost) -> None:
     fields = refusal(host.call("worker", "assign_task", agent="tom", description="x", title="y"))
-    assert fields["reason"] == "there is no tool 'assign_task'"
+    assert fields["reason"] == "tool 'assign_task' does not exist"
     assert str(fields["next"]).startswith("Call one of get_task, create_plan, ")
 
 

@@ -53,7 +53,7 @@ class ModelToolset:
             advice = "" if FORK in self.kinds else "; you lack its capability, subagents"
             return f"{FORMER_FORK} is now {FORK}: call that, with agent and task{advice}"
         names = ", ".join(self.kinds)
-        return f"there is no tool {name[:64]!r}; the tools are {names}"
+        return f"tool {name[:64]!r} does not exist; the tools are {names}"
 
     def with_servers(self, tools: Iterable[ServerTool]) -> ModelToolset:
         """With those tools of the agent's own servers that an entry of its list allows."""

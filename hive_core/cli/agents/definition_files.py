@@ -19,7 +19,7 @@ FOLDER: Final = Path("/etc/hive/agents")
 FILE_MOST: Final = 1 << 20
 _MARKS: Final = ("*.md", "*.toml")
 _FRONT: Final = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
-# `key: text` at the beginning of a line, where the text is no other form of YAML.
+# `key: text` at the beginning of a line, where YAML reads the text as plain.
 _PLAIN_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[{>|&*!#%@`].*)")
 _LENIENT: Final = "the front matter is not YAML; each line of it was read as a text"
 _CODEX_TEXT: Final = "developer_instructions"

@@ -132,7 +132,7 @@ def install_package(package: RuntimePackage) -> str:
     _check_root(package.folder)
     npm = shutil.which("npm")
     if npm is None:
-        raise NotFound(f"cannot install {package.name}: there is no npm (Debian package npm)")
+        raise NotFound(f"cannot install {package.name}: npm is not installed (Debian package npm)")
     cpu = _CPUS.get(platform.machine(), "")
     new = package.folder / f".{package.name}.new"
     shutil.rmtree(new, ignore_errors=True)
@@ -184,7 +184,7 @@ def _link_program(package: RuntimePackage, folder: Path, cpu: str) -> None:
     program = package.program(cpu) if cpu else ""
     if not program or not (folder / program).is_file():
         raise InvalidArgument(
-            f"cannot install {package.name}: there is no build of it for {platform.machine()}",
+            f"cannot install {package.name}: it is not built for {platform.machine()}",
             field="name",
         )
     (folder / "bin").mkdir()
@@ -229,7 +229,7 @@ def _retire(place: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove old versions that no container has any more."""
+    """Remove old versions that no container has mounted."""
     mounts = "\n".join(_mount_tables())
     for old in folder.glob(".old-*"):
         if old.name not in mounts:

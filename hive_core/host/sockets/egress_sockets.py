@@ -20,8 +20,8 @@ from hive_core.policy.egress import egress_policy
 
 _TROUBLE: Final = "egress"
 NO_USER: Final = (
-    "agents have a network profile, but none can connect: there is no user"
-    f" {EGRESS_SOCKETS.user}; `hive setup` creates it"
+    "agents have a network profile, but cannot connect: user"
+    f" {EGRESS_SOCKETS.user} does not exist; `hive setup` creates it"
 )
 
 

@@ -18,7 +18,7 @@ from hive_core.model.wire.record import MODEL
 USER: Final = MODEL_SOCKETS.user
 _TROUBLE: Final = "models"
 NO_USER: Final = (
-    f"agents have a runtime, but none can call a model: there is no user {USER}; `hive setup`"
+    f"agents have a runtime, but cannot call a model: user {USER} does not exist; `hive setup`"
     " creates it"
 )
 

@@ -108,5 +108,5 @@ class PhaseStore:
         self._db.run("UPDATE phase_work SET outcome = ? WHERE work = ?", (outcome, work))
 
     def clear_work(self, agent: str) -> None:
-        """End the run of a queen: what still works is no part of it any longer."""
+        """End the run of a queen. Workers that still work no longer belong to it."""
         self._db.run("DELETE FROM phase_work WHERE agent = ?", (agent,))

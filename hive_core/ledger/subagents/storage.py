@@ -21,7 +21,7 @@ _SELECT: Final = f"SELECT {_COLUMNS} FROM sub_agents"  # noqa: S608 - our own wo
 
 
 class SubAgentStore:
-    """`daemon` is this process: rows of an earlier one are of sub-agents that are no more."""
+    """`daemon` is this process: rows of an earlier process belong to sub-agents that have ended."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection

@@ -139,7 +139,7 @@ class PermissionReader:
         if usual == "allow" and all(one == "allow" for one in verdicts.values()):
             self._allow([tool])
         elif usual == "allow" or not allowed:
-            # Everything but some uses: that is no list, so the whole tool goes.
+            # It allows all uses but some. A list cannot say that, so the whole tool is left out.
             self.removed.append(tool)
         else:
             self._allow([f"{tool}({pattern})" for pattern in allowed])

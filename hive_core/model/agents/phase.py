@@ -115,7 +115,7 @@ _PROGRAMS: Final = frozenset({
     "open_pipe", "write_pipe", "close_pipe", "open_queue", "put", "close_queue", "init_config",
     "quarantine",
 })  # fmt: skip
-# Actions of which an operation passes in every phase while it is no model's tool: the session
+# Actions whose operations pass in every phase unless they are tools of a model: the session
 # receives, reports and reads.
 _PASSING_ACTIONS: Final = frozenset({"receive", "read", "read_artifact", "work"})
 _PASSING: Final = frozenset({

@@ -2,7 +2,7 @@
 
 A rule is `NAME:PORT`, or `*.NAME:PORT` for every name with one or more labels before NAME (not for
 NAME itself). Names are compared in lower case and without the dot at the end. A name outside ASCII
-is written as its A-label (`xn--...`). Addresses are no names, in whatever form.
+is written as its A-label (`xn--...`). An address is not a name, in whatever form.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ def network_profile(capabilities: Iterable[str]) -> str | None:
 
 
 def network_fault(profile: str) -> str | None:
-    """Why there is no such network profile to hold; None where there is one."""
+    """Why an agent cannot hold the network profile; None if it can."""
     if profile in NETWORK_PROFILES:
         return None
     there = " and ".join(NETWORK_PROFILES)
     if profile == "none":
         return f"an agent without a network profile has no network; there are {there}"
-    return f"there is no network profile {profile}; there are {there}"
+    return f"network profile {profile} does not exist; the profiles are {there}"
 
 
 def _split(text: str) -> tuple[str, int]:

@@ -53,7 +53,7 @@ class CloseEgressParams(Params):
     status: Literal["done", "idle", "longest", "bytes", "ended", "refused", "failed"] = Field(
         description="How it ended. `idle`, `longest`, `bytes`: by that limit. `ended`: hive-egress"
         " stopped, or the agent may connect no longer. `refused`: no address of the name may be"
-        " connected to. `failed`: there was no connection."
+        " connected to. `failed`: the connection could not be made."
     )
     rule: str = Field("", max_length=300, description="The rule that allowed or refused it.")
     address: str = Field("", max_length=64, description="Address of the target.")
@@ -62,7 +62,7 @@ class CloseEgressParams(Params):
     seconds: float = Field(
         0.0, ge=0, le=1e9, description="Seconds from the request of the agent to the end."
     )
-    reason: str = Field("", max_length=1000, description="Why there was no connection.")
+    reason: str = Field("", max_length=1000, description="Why the connection could not be made.")
 
 
 class EgressRecorded(Result):

@@ -255,7 +255,7 @@ def _start(call: Call, state: PhaseState) -> None:
 
 
 def _stop_run(call: Call, state: PhaseState, why: str) -> tuple[list[str], list[str]]:
-    """Stop what runs; it is no run any longer, so that its end moves nothing."""
+    """Stop the workers. The run has ended before, so their ends cause no step."""
     open_work = [row.work for row in call.ledger.phases.work_of(state.agent) if not row.outcome]
     call.ledger.phases.clear_work(state.agent)
     running = {batch.id: batch for batch in call.ledger.plans.batches.running(state.agent)}

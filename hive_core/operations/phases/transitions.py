@@ -64,7 +64,7 @@ def move_phase(
 
 
 def check_edge(queen: str, source: QueenPhase, step: PhaseStep) -> None:
-    """Refuse a step that is no edge of the table, or that another party or operation causes."""
+    """Refuse a step that the table does not have, or that another party or operation causes."""
     edge = phase_edge(source, step.target)
     cannot = f"cannot move {queen} from {source} to {step.target}"
     if edge is None or step.by not in ("", edge.by):

@@ -41,7 +41,7 @@ def end_run_with_last_task(call: Call, event: TaskEnded) -> None:
 
 @on(BatchEnded)
 def end_run_with_last_batch(call: Call, event: BatchEnded) -> None:
-    """The same for a batch, whose tasks are no part of the run by themselves."""
+    """The same for a batch. Its tasks do not belong to the run one by one."""
     work = call.ledger.phases.find_work(event.id)
     if work is not None:
         _end_work(call, work, f"batch {event.id}: {event.state}")

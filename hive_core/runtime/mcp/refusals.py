@@ -61,7 +61,7 @@ def refusal(error: HiveError, tool: CalledTool) -> Message:
 
 def _reason(error: HiveError) -> str:
     if isinstance(error, MethodNotFound):
-        return f"there is no tool {error.reason[:64]!r}"
+        return f"tool {error.reason[:64]!r} does not exist"
     return str(error) or error.wire
 
 

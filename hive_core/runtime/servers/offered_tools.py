@@ -74,7 +74,7 @@ def plain_text(text: str, most: int) -> str:
 def schema_fault(schema: object) -> str:
     """Why no provider can be given a schema; empty when it can."""
     if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
-        return "its parameters are no object"
+        return "its parameters are not an object"
     if not _is_shallow(schema, DEPTH_MOST):
         return f"its schema is nested deeper than {DEPTH_MOST}"
     try:
@@ -85,7 +85,7 @@ def schema_fault(schema: object) -> str:
 
 
 def result_text(result: types.CallToolResult) -> str:
-    """The result of a call as text; what is no text is named."""
+    """The result of a call as text. Content of another type is named instead."""
     parts = list(_parts(result.content))
     if not parts and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]

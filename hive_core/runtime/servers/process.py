@@ -22,7 +22,7 @@ from mcp.shared.message import SessionMessage
 from hive_core.runtime.servers.offered_tools import plain_text
 
 LINE_MOST: Final = 4 << 20
-NO_MESSAGES_MOST: Final = 20  # lines that are no message, until it is no server
+NO_MESSAGES_MOST: Final = 20  # lines that are not messages, before the server counts as failed
 _TAIL: Final = 1000
 _MERCY: Final = 1.0
 
@@ -94,7 +94,7 @@ class ServerProcess:
     async def _read(
         self, out: asyncio.StreamReader, arriving: WriteStream[SessionMessage | Exception]
     ) -> None:
-        """Pass its messages on, until it ends or sends what is no message."""
+        """Pass its messages on until it ends or its output is not a message."""
         wrong = 0
         try:
             async with arriving:

@@ -93,7 +93,7 @@ def test_a_task_is_begun_worked_on_in_the_workspace_and_reported_once(host: Sess
     assert contents["b"] == "1notes.txt"
     assert contents["c"] == "hello"
     assert "[exit status 1]" in str(contents["d"])
-    assert "there is no tool 'fly'; the tools are read" in str(contents["e"])
+    assert "tool 'fly' does not exist; the tools are read" in str(contents["e"])
     assert contents["f"] == "the arguments are not a JSON object"
     # The main conversation stays out of it, and the grants were given and returned.
     assert host.kinds() == []

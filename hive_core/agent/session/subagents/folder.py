@@ -79,7 +79,7 @@ class SubagentFolder:
             raise Internal(f"it left no result: {error.strerror}") from None
         with os.fdopen(file, "rb") as data:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise Internal("its result is no file")
+                raise Internal("its result is not a regular file")
             text = data.read(RESULT_MOST + 1)
         try:
             result = json.loads(text) if len(text) <= RESULT_MOST else None
