@@ -37,11 +37,12 @@ class FileDiff:
             if before != after:
                 for row in self._file(path, before, after):
                     self.weight += _FRAME + len(str(row["text"]).encode())
-                    if self.weight > self.most:
-                        raise JobRefused(
-                            "diff", f"the difference is larger than {self.most} bytes", path
-                        )
+                    self._check_weight(self.weight, path)
                     yield row
+
+    def _check_weight(self, weight: int, path: str) -> None:
+        if weight > self.most:
+            raise JobRefused("diff", f"the difference is larger than {self.most} bytes", path)
 
     def _file(self, path: str, before: File | None, after: File | None) -> Iterator[Row]:
         old, new = _split(before), _split(after)
@@ -51,7 +52,10 @@ class FileDiff:
         }  # fmt: skip
         self.changed.append(summary)
         yield _row(path, "@", _about(before, after))
-        for passage in lines.passages(lines.runs(old, new)):
+        runs = lines.runs(old, new)
+        # Known before any line is written: else a hostile file costs seconds before it is refused.
+        self._check_weight(self.weight + _least_weight(runs, old, new), path)
+        for passage in lines.passages(runs):
             if passage[0].old or passage[0].new:
                 yield _row(path, "@", f"from line {max(passage[0].new, passage[0].old) + 1}")
             for sign, number, text in _signed_lines(passage, old, new):
@@ -66,6 +70,17 @@ class FileDiff:
                 }
                 if not text.endswith(b"\n"):
                     yield _row(path, "@", _NO_END)
+
+
+def _least_weight(runs: Sequence[lines.LineRun], old: list[bytes], new: list[bytes]) -> int:
+    """What the changed lines weigh at least: escaping makes no line shorter."""
+    changed = (
+        line
+        for run in runs
+        if not run.same
+        for line in (*old[run.old : run.old_end], *new[run.new : run.new_end])
+    )
+    return sum(_FRAME + len(line.removesuffix(b"\n")) for line in changed)
 
 
 def _signed_lines(

@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 from long import at_most, times
 
 from hive_core.jobs import lines, objects
+from hive_core.jobs.diff import FileDiff
 from hive_core.jobs.outcome import JobRefused
 from hive_core.plan.paths import Names, name_fault
 
 FEW = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"d"]), max_size=20)
+
+
+def file_diff(old: bytes, new: bytes, most: int) -> FileDiff:
+    return FileDiff({"a": (False, old)}, {"a": (False, new)}, most)
 
 
 def rebuilt(old: list[bytes], new: list[bytes]) -> int:
@@ -115,3 +120,21 @@ def test_attack_19_names_are_compared_without_case_and_whole() -> None:
     assert names.fault("Etc/A") == "differs from 'Etc/a' only in case"
     for fine in (".gitignore", ".gitattributes", ".github", "git", "a.b", "a b", "~", "gitx~1"):
         assert names.fault(fine) == ""
+
+
+LINES = st.lists(st.sampled_from([b"a\n", b"\xc3\xa9\n", b"\xff\n", b"\x1b", b"\n", b"b"]))
+
+
+@given(LINES.map(b"".join), LINES.map(b"".join))
+def test_a_difference_as_large_as_the_bound_is_shown_whole(old: bytes, new: bytes) -> None:
+    """What a file weighs at least, which is looked at first, is never more than it weighs."""
+    whole = file_diff(old, new, 1 << 20)
+    rows = list(whole.rows())
+    assert list(file_diff(old, new, whole.weight).rows()) == rows
+
+
+def test_a_difference_that_is_too_large_is_refused_before_its_lines_are_written() -> None:
+    rows = file_diff(b"", b"1\n" * 1000, 5000).rows()
+    assert next(rows)["sign"] == "@"
+    with pytest.raises(JobRefused, match="larger than 5000 bytes"):
+        next(rows)
