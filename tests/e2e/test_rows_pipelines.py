@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,9 +22,41 @@ default = "actor"
 [providers.s]
 kind = "scripted"
 path = "/etc/hive/rules.toml"
+[providers.r]
+kind = "scripted"
+path = "/etc/hive/rounds.toml"
 [models.actor]
 provider = "s"
 name = "actor-1"
+[models.circler]
+provider = "r"
+name = "circler-1"
+[models.talker]
+provider = "r"
+name = "talker-1"
+context = 9000
+max_output = 500
+"""
+# One makes the same call again and again; the other reads until its conversation is shortened.
+ROUNDS = """
+[[rules]]
+model = "circler-1"
+calls = [{ name = "bash", arguments = { command = "echo round" } }]
+[[rules]]
+match = "has become too long"
+text = "SUMMARY: three pages were read"
+[[rules]]
+match = "SUMMARY: three pages"
+calls = [{ name = "finish_task", arguments = { status = "success", summary = "read" } }]
+[[rules]]
+match = "^task: "
+calls = [
+    { name = "ask", arguments = { items = ["Which edition, 'first' or 2nd?"] } },
+    { name = "bash", arguments = { command = "seq 100000 101000" } },
+]
+tokens_in = 7000
+[[rules]]
+text = "well"
 """
 WORKERS = ("ada", "bea", "cleo")
 SECONDS = 60.0
@@ -34,6 +67,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made = HiveHost(lab)
     made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS)
     made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES.read_text())
+    made.run("sh", "-c", "cat >/etc/hive/rounds.toml", text=ROUNDS)
     made.setup()
     yield made
     made.close_connections()
@@ -186,3 +220,45 @@ def test_a_trigger_has_the_maid_look_clear_away_and_report(host: HiveHost) -> No
     assert [row["body"] for row in letters if row["from"] == "maid"] == ["removed once"]
     assert "once" not in host.tree()
     check_tokens(host, "maid")
+
+
+def records(host: HiveHost, agent: str, job: str) -> list[dict[str, Any]]:
+    """What the log of a task's conversation holds, with the segments before."""
+    conversation = ("--conversation", f"task-{job}")
+    text = host.hive("session", "log", agent, *conversation, "-o", "jsonl")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_model_that_goes_round_in_circles_is_escalated_to_its_parent(host: HiveHost) -> None:
+    """Q30."""
+    create(host, "circler", definition="worker", model="circler")
+    job = assign(host, "circler", "Read the book.")
+    host.until(lambda: operations(host, "escalate"), "it was not escalated", SECONDS)
+    (row,) = operations(host, "escalate")
+    assert row["caller"] == "circler"
+    grants = [item for item in operations(host, "use_tool") if item["caller"] == "circler"]
+    assert len(grants) == 3
+    host.until(
+        lambda: host.call("GetAgent", agent="circler")["activity"] == "blocked",
+        "it is not blocked",
+        SECONDS,
+    )
+    assert not host.call("CancelTask", task=job).error
+
+
+def test_task_and_question_outlast_a_conversation_that_is_shortened(host: HiveHost) -> None:
+    """Q45: word for word, behind the summary of the model. Q10: behind the same system prompt."""
+    create(host, "talker", definition="worker", model="talker")
+    words = "Read the pages; keep 'ISBN 0-306-40615-2' in mind."
+    job = assign(host, "talker", words)
+    assert wait_for_end(host, job)["summary"] == "read"
+    rows = records(host, "talker", job)
+    (compact,) = (row["text"] for row in rows if row["t"] == "compact")
+    for text in (
+        "SUMMARY: three pages were read",
+        "ISBN 0-306-40615-2",
+        "Which edition, 'first' or 2nd?",
+    ):
+        assert text in compact
+    before, after = (row["text"] for row in rows if row["t"] == "system")
+    assert before == after

@@ -201,7 +201,19 @@ def test_the_same_agent_is_told_the_same_bytes(prompted: HiveHost) -> None:
     assert render(prompted, "hand") == render(prompted, "hand")
 
 
+def test_a_segment_comes_and_goes_with_its_capability(prompted: HiveHost) -> None:
+    """Q11."""
+    assert "hive_fork_subagent" not in render(prompted, "hand")
+    prompted.hive("cap", "grant", "hand", "subagents")
+    try:
+        assert "hive_fork_subagent" in render(prompted, "hand")
+    finally:
+        prompted.hive("cap", "revoke", "hand", "subagents")
+    assert "hive_fork_subagent" not in render(prompted, "hand")
+
+
 def test_a_prompt_of_the_operator_counts_after_a_reload(prompted: HiveHost) -> None:
+    """Q8: one file, one segment."""
     prompted.run("mkdir", "-p", OWN_PROMPT.rpartition("/")[0])
     prompted.run("sh", "-c", f"echo 'You work for {{{{ parent }}}}.' >{OWN_PROMPT}")
     try:

@@ -27,17 +27,22 @@ def session_group() -> None:
 @click.argument("name", shell_complete=complete_agent)
 @_conversation
 @click.option("--turn", type=int, help="Only the records of this turn.")
-@click.option("--json", "as_json", is_flag=True, help="Print whole records, as JSON lines.")
+@click.option(
+    "-o",
+    "--output",
+    "style",
+    type=click.Choice(["text", "jsonl"]),
+    default="text",
+    help="`text`, the default, has a line for each record; `jsonl` has the whole records.",
+)
+@click.option("--json", "style", flag_value="jsonl", hidden=True)  # its name until 0.1
 @click.pass_obj
-def print_log(
-    session: Session, name: str, conversation: str, turn: int | None, *, as_json: bool
-) -> int:
+def print_log(session: Session, name: str, conversation: str, turn: int | None, style: str) -> int:
     """List the records of a conversation of NAME, one a line.
 
     Only root may do this, and NAME must be running.
     """
-    words = ["-o", "jsonl"] if as_json else []
-    return _run(session, name, "log", ["--conversation", conversation, *words], turn)
+    return _run(session, name, "log", ["--conversation", conversation, "-o", style], turn)
 
 
 @session_group.command("show")
