@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _shuffled_event_handlers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test runs the handlers of each event in an order of its own: none may depend on it.
+    """Each test shuffles the handlers of each event: no handler may depend on the order.
 
     A failed test prints the seed, and `--event-seed` repeats the order.
     """

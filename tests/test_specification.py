@@ -69,7 +69,7 @@ def test_the_tests_of_a_row_cite_it(row: str) -> None:
 
 
 def test_no_page_is_cited_that_the_repository_does_not_have() -> None:
-    """`RUNTIME 8` means nothing to a reader who has only the repository."""
+    """`RUNTIME 8` means nothing to a reader of the repository alone."""
     foreign = {
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in sources() if path != Path(__file__)

@@ -145,7 +145,7 @@ def _million(head: bytes, unit: bytes, tail: bytes) -> bytes:
     ids=lambda frame: str(frame)[:20],
 )
 def test_attack_66_no_frame_of_a_call_takes_long_to_parse_or_refuse(frame: bytes) -> None:
-    """Each of these took from 45 to 280 ms, in which nobody else was served."""
+    """Each of these took from 45 to 280 ms, in which no other party was served."""
     times = []
     for _ in range(3):
         began = time.process_time()

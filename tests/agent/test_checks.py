@@ -75,7 +75,7 @@ def test_what_turns_bad_is_escalated_once_and_what_is_good_again_is_told_once(
 
 
 def test_what_was_bad_stays_so_until_a_run_says_otherwise(harness: MaidHost) -> None:
-    """One that says nothing in between takes nothing back, and nothing is told twice."""
+    """A round without findings takes nothing back, and no finding is reported twice."""
     maid = harness.maid()
     maid.look()
     harness.run_check(maid, "disk", 2)
@@ -121,7 +121,7 @@ def test_what_takes_too_long_is_ended_and_bad(harness: MaidHost) -> None:
 
 
 def test_the_round_goes_on_while_a_check_runs(harness: MaidHost) -> None:
-    """And who asks meanwhile gets a report with how all of them were."""
+    """A caller that asks meanwhile gets a report of all checks."""
     maid = harness.maid()
     maid.look()
     maid.checks.step()

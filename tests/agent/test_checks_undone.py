@@ -124,7 +124,7 @@ def test_one_that_runs_and_is_wanted_no_more_is_ended(harness: MaidHost) -> None
 
 
 def test_an_agent_that_may_not_escalate_yet_goes_on_and_escalates_later(harness: MaidHost) -> None:
-    """As many are open as there may be: the round goes on, and the parent is told in the end."""
+    """All places are taken: the round goes on, and reports to the parent at its end."""
     many = [
         harness.world.call("maid", "escalate", issue="?", severity="info")["escalation"]
         for _ in range(harness.world.settings.talk.open)

@@ -1,4 +1,4 @@
-"""The loopback port of the network of an agent, and what programs are told about it."""
+"""The loopback port of an agent's network, and the variables that name it to programs."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(harness: Que
 
 
 def test_another_architect_goes_on_with_the_plan_of_one_that_is_gone(harness: QueenHarness) -> None:
-    """K35: who is destroyed in its sleep is missed when its plan has to be revised."""
+    """K35: an architect that was destroyed in its sleep is missed when its plan must be revised."""
     gone = list[str]()
 
     def before(uuid: str, operation: str) -> None:

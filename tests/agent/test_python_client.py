@@ -1,4 +1,4 @@
-"""The one-file client for Python programs, against the real broker and as a file of its own."""
+"""The one-file client for Python programs, against the real broker and copied out of the tree."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_a_stop_of_a_task_that_waits_for_an_answer_is_confirmed(daemon: TaskDaem
 def test_a_stop_of_what_waits_is_heard_while_the_command_does_something_else(
     daemon: TaskDaemon,
 ) -> None:
-    """The loop that reads letters may be at a long message: nobody takes this one."""
+    """The loop that reads letters may be at a long message, so nothing takes this one."""
     ended = threading.Event()
 
     def get(params: Message) -> Message:

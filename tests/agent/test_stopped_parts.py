@@ -18,7 +18,7 @@ def stop(harness: QueenHarness, name: str) -> None:
 
 
 def works(harness: QueenHarness, role: str) -> str:
-    """Who of this role has begun something; empty: nobody."""
+    """The agent of this role that has begun something; empty if none has."""
     tasks = harness.world.ledger.tasks
     busy = (name for name in harness.agents(role) if tasks.offered_tasks(harness.world.uuid(name)))
     return next(busy, "")

@@ -35,7 +35,7 @@ def halt(_call: Call, params: HaltParams) -> Record[Halted]:
 
 @pytest.fixture(name="harness")
 def _house(tmp_path: Path) -> Iterator[BrokerHarness]:
-    """An architect and a lead, each with an agent below, and an operation that nobody knew."""
+    """An architect and a lead, each with an agent below, and an operation that is new."""
     registry: dict[str, Operation] = {**load()}
     operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", into=registry)(halt)
     with open_broker(tmp_path, registry) as harness:

@@ -1,4 +1,4 @@
-"""One call: who may, on whom, and how every refusal looks on the wire."""
+"""One call: the decision, its target, and how each refusal looks on the wire."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(
 
 
 def test_a_read_behind_a_write_finds_what_that_inserted(folder: Path) -> None:
-    """Inserts that were held back, and what triggers add to them, are no change of the read."""
+    """Inserts that were held back, and what triggers add to them, do not count as the read's."""
 
     def peek(call: Call, _params: LookParams) -> Seen:
         """Look at what an earlier call of the batch inserted."""

@@ -143,7 +143,7 @@ def test_a_missing_parameter_is_refused_by_name(
 
 
 def test_a_stranger_is_refused_and_recorded(harness: BrokerHarness, declared: Operation) -> None:
-    """`lone` is a root of its own and sees nobody; without a target it may ask about itself."""
+    """`lone` is a separate root and sees no other agent; without a target it asks about itself."""
     thing = declared.whose is not None
     if (
         declared.target is None

@@ -269,7 +269,7 @@ def test_a_failed_job_is_the_error_of_the_call_that_waits(harness: BrokerHarness
 def test_a_waiting_caller_that_is_moved_away_still_gets_its_own_answer(
     harness: BrokerHarness,
 ) -> None:
-    """What it asked for is done; nothing is decided any more."""
+    """The request was carried out before, so no decision follows."""
     ann = harness.client("ann")
     ann.ask("Work", {"wait": 20.0})
     harness.run()

@@ -68,7 +68,7 @@ class Client:
         self.process.say(self.who, kind, **values)
 
     def call(self, method: str, /, **parameters: object) -> Reply | None:
-        """The reply; None when the connection broke and nobody knows what became of the call."""
+        """The reply; None if the connection broke, so that the outcome is unknown."""
         try:
             if self._wire is None:
                 self._wire = Wire(self.process.socket, PATIENCE)

@@ -137,7 +137,7 @@ class Trial:
 
 
 def without_events(state: Reply) -> Reply:
-    """Refusals are in the log, and a lost count of attempts is no damage."""
+    """Refusals are in the log; a lost count of attempts does no damage."""
     return {name: value for name, value in state.items() if name != "events"}
 
 

@@ -253,7 +253,7 @@ def _fire(daemon: OfflineDaemon) -> None:
 
 
 def by_hand(text: str) -> Callable[[OfflineDaemon], None]:
-    """A commit that an operator makes while nobody looks."""
+    """A commit that an operator makes while the daemon does not run."""
 
     def commit(daemon: OfflineDaemon) -> None:
         file = daemon.settings.paths.meta / "topology.json"

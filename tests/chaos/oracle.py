@@ -109,7 +109,7 @@ def verdict(evidence: Evidence) -> list[str]:
 
 
 def _client_faults(evidence: Evidence) -> Iterator[str]:
-    """No fault of the daemon, no other first result, and nobody waits for ever."""
+    """The daemon has no fault, the first result stays, and no caller waits for ever."""
     for row in evidence.of("wrong", "stuck"):
         yield f"heard: {row}"
 

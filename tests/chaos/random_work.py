@@ -97,7 +97,7 @@ class RestartedWorld(World):
 
 
 class RandomWork:
-    """Random work in a process of its own, until the chosen step kills it."""
+    """Random work in a separate process, until the chosen step kills it."""
 
     def __init__(
         self, folder: Path, history: History, chance: Random, tell: Callable[[Row], None]

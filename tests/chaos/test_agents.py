@@ -182,7 +182,7 @@ def test_a_bad_agent_is_bounded_and_barely_affects_its_neighbours(
 def test_an_agent_beyond_the_memory_of_all_agents_is_killed_and_no_daemon_is(
     host: HiveHost,
 ) -> None:
-    """Attack 8: no agent has a bound of its own, all together have one; the rest is the host's."""
+    """Attack 8: agents have one bound together, none each; the rest belongs to the host."""
     settings = host.run("cat", "/etc/hive/hive.toml").stdout
     together = f"{settings}\n[all_limits]\nmemory_max = {400 << 20}\n"
     host.settings(together)

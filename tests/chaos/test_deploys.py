@@ -79,7 +79,7 @@ class UnhealthyAgent(DeployFault):
 
 
 class LostPack(DeployFault):
-    """What would be built is not to be had any more: pack and archive are gone."""
+    """The source of the build is gone: both pack and archive."""
 
     @override
     def happen(self) -> None:

@@ -246,7 +246,7 @@ def test_the_verdict_detects_lost_and_duplicate_work(folder: Path) -> None:
 
 
 def judge(end: RestartedWorld, heard: History, bell: str) -> list[str]:
-    """What is not there may already be missed when it is looked for."""
+    """A missing object may be noticed before the check looks for it."""
     try:
         settle(end, heard)
         return list(verdict(end, heard, bell, History().time))

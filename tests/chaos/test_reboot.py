@@ -85,7 +85,7 @@ def most_at_once(spans: dict[str, tuple[float, float]]) -> int:
 def test_after_a_reboot_all_wanted_agents_run_once_and_the_operator_is_answered(
     lab: Lab, host: HiveHost, *, power_cut: bool
 ) -> None:
-    """None runs twice, at most eight start at once, who was stopped stays stopped."""
+    """No agent runs twice, at most eight start at once, and stopped agents stay stopped."""
     stopped = [f"agent-{number:02}" for number in range(BOOTED, AGENTS, 5)]
     wanted = {"root", *(f"agent-{number:02}" for number in range(AGENTS))} - set(stopped)
     for name in stopped:

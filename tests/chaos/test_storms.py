@@ -63,7 +63,7 @@ async def settle_starts(harness: ReconcilerHarness) -> int:
 
 
 def test_a_reboot_starts_every_wanted_agent_once_and_eight_at_a_time() -> None:
-    """Row R22 and attack 50: 200 machines come back; who was stopped stays where it is."""
+    """Row R22 and attack 50: 200 machines come back; stopped ones stay stopped."""
 
     async def story(harness: ReconcilerHarness) -> None:
         stopped = [f"agent-{number:04}" for number in range(0, MANY - 1, 10)]

@@ -184,7 +184,7 @@ def test_a_folder_is_copied_in_and_out(hive: Hive, container: Path, tmp_path: Pa
 def test_any_failure_of_the_unpacking_fails_the_copy(
     hive: Hive, container: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The archive is read in a thread of its own: nothing that happens there is lost."""
+    """The archive is read in another thread, whose errors reach the caller."""
 
     def fail(*_: object) -> None:
         raise LookupError("odd")

@@ -198,7 +198,7 @@ def test_every_documented_command_parses(said: DocumentedText) -> None:
 
 
 def test_every_documented_flag_exists() -> None:
-    """`--subtree-...` stood in the help of `budget group`, and there is no such flag."""
+    """`--subtree-...` stood in the help of `budget group`, and the flag does not exist."""
     known = all_options() | FOREIGN
     odd = [f"{said.place}: {said.text}" for said in documented_texts()
            if (match_ := _OPTION.match(said.text)) and match_.group() not in known]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`hive prompt`: the files of the prompts, and what a role or an agent is told."""
+"""`hive prompt`: the files of the prompts, and the text for a role or an agent."""
 
 from __future__ import annotations
 

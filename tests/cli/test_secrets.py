@@ -16,7 +16,7 @@ ANSWER = {
 
 
 class Pipe(io.TextIOWrapper):
-    """Standard input that is no terminal."""
+    """Standard input that is not a terminal."""
 
 
 def pipe_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:

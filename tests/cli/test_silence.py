@@ -1,4 +1,4 @@
-"""A daemon that does not answer: people are told that they wait, and where to look."""
+"""A daemon that does not answer: the command says that it waits, and where to look."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ class HiveHost:
         return str(self.call("Locate", agent=agent)["uuid"])
 
     def until(self, holds: Callable[[], object], failure: str, seconds: float = 15) -> None:
-        """For what nobody announces: look again and again."""
+        """Poll for a fact that nothing announces."""
         deadline, began = time.monotonic() + at_most(seconds), time.monotonic()
         while not holds():
             assert time.monotonic() < deadline, failure

@@ -64,7 +64,7 @@ def _serve(listening: socket.socket) -> None:
 
 
 def _join(caller: socket.socket) -> None:
-    """Until one of both ends it; a socket that nobody listens to ends it at once."""
+    """Until either side ends it; a socket without a listener ends it at once."""
     with caller, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as broker:
         try:
             broker.connect(BROKER)

@@ -139,7 +139,7 @@ class Tree:
         self.host.until(lambda: self.has("kid", "written"), "kid does not write")
 
     def leak(self, agent: str, name: str) -> str:
-        """What an attacker can read now; nothing when it is no more."""
+        """What an attacker can read now; nothing after it has ended."""
         self.host.wait("running", agent)
         self.host.inside(agent, "touch", f"/tree/state/ask-{name}")
         self.host.until(

@@ -245,7 +245,7 @@ def test_attack_59_following_the_docs_runs_no_program_of_a_compromised_hived(
 
 @pytest.mark.parametrize("who", ["root", OPERATOR])
 def test_attack_59_only_hived_enters_a_repository(host: HiveHost, who: str) -> None:
-    """For root, who may enter everything, git's own guard is still there: nothing lifts it."""
+    """Root may enter everything, but git's own guard still holds: nothing lifts it."""
     for place in ("/var/lib/hive/meta", f"/var/lib/hive/applied/{host.uuid('alice')}.git"):
         said = as_(host, who, f"cd /; git -C {place} log; echo ended $?")
         assert "ended 128" in said

@@ -1,4 +1,4 @@
-"""Attack 60: what an agent calls its program, and starts that never end, hold up nobody else."""
+"""Attack 60: neither the name of a program nor a start that never ends delays other agents."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_attack_60_bounds_hold_before_the_first_instruction(host: HiveHost) -> N
 
 @pytest.mark.usefixtures("tidy")
 def test_attack_60_a_start_that_does_not_come_up_is_a_failure(host: HiveHost) -> None:
-    """It is told to the parent, tried again after a pause, and parked."""
+    """The parent is notified; the start is tried again after a pause, then parked."""
     host.settings(SETTINGS.replace("start = 3600", f"start = {PATIENCE}"))
     host.restart()
     host.wait("running", *TREE)

@@ -219,7 +219,7 @@ def test_the_deployed_configuration_is_mounted_again_after_a_reboot(host: HiveHo
 @pytest.mark.sized
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_r18_a_deploy_continues_after_the_daemon_is_killed(host: HiveHost, moment: float) -> None:
-    """R18, attack 49: kill -9 of the daemon at several moments; it ends deployed all the same."""
+    """R18, attack 49: the daemon is killed at several moments, and the deploy still completes."""
     id_, commit = pending(host, {"agent.toml": "", "AGENTS.md": f"{moment} {id(host)}\n"})
     host.hive("approval", "approve", id_, "--commit", commit[:8], "--yes", "--no-wait")
     host.run("sh", "-c", f"sleep {moment}; systemctl kill --signal=KILL hived.service")

@@ -235,7 +235,7 @@ def test_a_container_has_what_sessions_import_and_cannot_change_it(host: HiveHos
 
 
 def test_without_its_environment_the_units_of_the_embedded_model_go(host: HiveHost) -> None:
-    """As after `scripts/install --no-small` on a host that has it no more."""
+    """As after `scripts/install --no-small` on a host that had the embedded model before."""
     place = host.run("readlink", "/usr/local/lib/hive-small").stdout.strip()
     host.run("rm", "/usr/local/lib/hive-small")
     try:

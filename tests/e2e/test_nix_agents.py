@@ -31,7 +31,7 @@ def bare(lab: Lab) -> Iterator[NixHost]:
 
 @pytest.fixture(scope="module")
 def host(bare: NixHost) -> NixHost:
-    """An agent with a configuration of its own: from here on a module is all that differs."""
+    """An agent with its own configuration; the tests change its module alone."""
     if not bare.run("cat", "/var/lib/hive/meta/flake.lock", check=False).stdout:
         bare.lock()
     bare.grow(nixie={"parent": "root", "image": "nix"})

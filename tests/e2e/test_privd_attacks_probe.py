@@ -74,7 +74,7 @@ class ProbeTargets:
 
 
 def options(pid: int, *more: str) -> list[str]:
-    """What the probe is told of the outside; words are spelled backwards."""
+    """What the probe knows of the outside; words are spelled backwards."""
     return ["--json", "--pid", str(pid), f"--word={WORD[::-1]}", "--tcp=127.0.0.1:7777",
             "--abstract=canary", "--unix=/run/canary.sock", "--ipc=0x1234", "--mq=canary",
             "--key=canary", "--canary=root/canary", "--canary=var/lib/canary",

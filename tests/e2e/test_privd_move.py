@@ -222,7 +222,7 @@ for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/bait 
 
 
 def test_a_link_in_the_tree_is_refused(host: PrivdHost) -> None:
-    """Nobody but root can put one there; the helper does not follow it all the same."""
+    """Only root can put one there, and the helper still does not follow it."""
     agent = host.agent()
     host.lab.run(["ln", "-s", "/etc", f"/var/lib/hive/tree/{agent.lineage[0]}"])
     for lineage in (agent.lineage, (*agent.lineage, "00000000")):

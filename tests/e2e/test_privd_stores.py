@@ -106,7 +106,7 @@ def test_h18_a_store_is_attached_to_and_detached_from_a_running_container(
 def test_attack_a_root_inside_makes_no_store_writable(
     host: PrivdHost, agents: dict[str, Agent], kind: str
 ) -> None:
-    """Set before it is attached, read-only is locked: not even who may mount can lift it."""
+    """Read-only that is set before attaching is locked: a process that may mount cannot lift it."""
     agent = agents[kind]
     host.do(show(agent))
     said = attack(host, agent, ASSAULT)

@@ -126,7 +126,7 @@ def test_attack_58_a_restored_agent_regains_no_access(tree: Tree) -> None:
 
 
 def test_attack_58_an_agent_restored_elsewhere_is_closed_to_its_old_ancestors(tree: Tree) -> None:
-    """Its old parent is gone, so it comes under the root agent: who was above that loses it."""
+    """Its parent is gone, so it comes under the root agent; its former ancestors lose it."""
     host = tree.host
     host.call("Move", agent="stay", parent="two", wait=40)
     host.call("Move", agent="kid", parent="stay", wait=40)

@@ -36,7 +36,7 @@ def tidy(host: HiveHost) -> Iterator[None]:
 
 
 def test_ancestors_run_their_descendants_and_no_others(host: HiveHost) -> None:
-    """H7: any ancestor, and nobody else: not itself, not a child, not beside, not a stranger."""
+    """H7: any ancestor may, and no other agent: not itself, a child, a sibling or a stranger."""
     for caller, target in product(TREE, TREE):
         verbs = ("Start",) if caller in above(target) else LIFECYCLE
         for verb in verbs:

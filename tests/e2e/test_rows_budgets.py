@@ -227,7 +227,7 @@ def test_accounts_survive_daemon_crashes_and_destroyed_agents(host: HiveHost) ->
 
 
 def test_a_task_has_limits_of_its_own(host: HiveHost) -> None:
-    """Q24: at its bound of tool calls or turns a task gets no tool, is told, and is stopped."""
+    """Q24: at its bound of tool calls or turns a task gets no tool and a notice, and is stopped."""
     words = {"agent": "wim", "description": "x", "deadline": 0.0}
     task = host.ask("boss", "AssignTask", caps={"tool_calls": 1, "iterations": 5}, **words)["task"]
     host.mail("wim")

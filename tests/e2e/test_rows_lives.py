@@ -113,7 +113,7 @@ HOW = {
 
 
 def test_wait_child_reports_the_exit_code(host: HiveHost) -> None:
-    """K7, K10: the status of the payload, a signal shows as 255; each is told to the parent."""
+    """K7, K10: the parent gets the status of the payload; a signal shows as 255."""
     for name, (text, _) in HOW.items():
         spawn(host, name, f"until [ -e go ]; do sleep 0.05; done; {text}", role="worker")
     host.wait("running", *HOW)

@@ -129,7 +129,7 @@ def test_a_crash_is_told_to_the_parent(host: HiveHost) -> None:
 
 
 def test_exit_notices_carry_the_code_and_status_0_is_no_crash(host: HiveHost) -> None:
-    """H23, K10: 7 is a crash with its number, 0 a good end; of others it is told who wanted it."""
+    """H23, K10: 7 is a crash with its number, 0 a good end; other ends name who wanted them."""
     host.mail("lead")
     assert not host.call("Spawn", name="bad", **script("sleep 1; exit 7")).error
     host.wait("failed", "bad")

@@ -114,7 +114,7 @@ def test_a_late_answer_arrives_as_mail(host: HiveHost) -> None:
 
 
 def test_a_queue_is_shared_by_the_agents_that_its_owner_permits(host: HiveHost) -> None:
-    """K20: kinds apart, leases, a restart of the daemon, and nobody else sees it."""
+    """K20: kinds apart, leases, a restart of the daemon; other agents do not see it."""
     assert host.ask("lead", "OpenQueue", name="jobs")["queue"] == "lead/jobs"
     host.ask("ann", "Put", queue="lead/jobs", body="paint", kind="wall")
     host.ask("ann", "Put", queue="lead/jobs", body="glaze", kind="window")

@@ -1,4 +1,4 @@
-"""Calls of models from inside containers: who may, what is paid, where the keys are (K22, Q39)."""
+"""Calls of models from inside containers: rights, accounts, and where the keys are (K22, Q39)."""
 
 from __future__ import annotations
 

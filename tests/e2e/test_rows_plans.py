@@ -104,7 +104,7 @@ def test_the_operator_approves_on_the_command_line(host: HiveHost) -> None:
 
 
 def test_the_plan_of_the_root_agent_needs_no_approval(host: HiveHost) -> None:
-    """T2: nobody has to approve the root agent's own plan."""
+    """T2: the root agent's own plan needs no approval."""
     reply = host.ask("root", "CreatePlan", steps=[{"title": "think"}])
     assert (reply["state"], reply["decides"]) == ("approved", "")
     assert host.ask("boss", "CreatePlan", steps=[{"title": "think"}]).error == "InvalidArgument"
@@ -139,7 +139,7 @@ def test_waits_survive_the_daemon_without_an_open_connection(host: HiveHost) -> 
 
 
 def test_a_script_waits_for_tasks_up_to_its_timeout(host: HiveHost) -> None:
-    """Q21: a call with a deadline of its own."""
+    """Q21: a call with a deadline."""
     id_ = give(host)
     begun = time.monotonic()
     assert host.ask("boss", "WaitTasks", tasks=[id_], wait=1)["done"] is False

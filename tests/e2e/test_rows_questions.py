@@ -110,7 +110,7 @@ def test_a_relayed_question_is_answered_although_the_relaying_agent_is_destroyed
 
 
 def test_an_escalation_reaches_the_operator_despite_kills(host: HiveHost) -> None:
-    """K28: to the parent first, with severity and context, upwards when nobody answers."""
+    """K28: to the parent first, with severity and context; upwards without an answer."""
     sent = host.ask("tom", "Escalate", issue="disk full", severity="critical", context="df: 100%")
     assert sent["to"] == "wrk"
     (letter,) = letters(host, "wrk", "escalation")

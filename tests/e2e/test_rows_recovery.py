@@ -134,7 +134,7 @@ def _once(host: HiveHost, tasks: list[str]) -> None:
 
 
 def _reminder_count(host: HiveHost) -> int:
-    """Reminders that came, each under an id of its own."""
+    """Reminders that came, by their ids."""
     return sum(
         event["kind"] == "reminder" and event["operation"] == "come" for event in _events(host)
     )  # fmt: skip

@@ -169,7 +169,7 @@ def test_a_definition_bounds_every_task_of_its_agents(host: HiveHost) -> None:
 
 
 def crash(host: HiveHost) -> None:
-    """The daemon is killed, and is there again; who was connected is not any more."""
+    """The daemon is killed and starts again; clients have lost their connections."""
     host.close_connections()
     host.run("systemctl", "kill", "-s", "KILL", "hived")
     host.hive("status")
@@ -183,7 +183,7 @@ def events_after(host: HiveHost, agent: str, after: int) -> list[dict[str, Any]]
 def test_an_agent_follows_its_subtree_and_resumes_after_a_crash_of_the_daemon(
     host: HiveHost,
 ) -> None:
-    """K29, Q39: resume from any number; nobody else shows."""
+    """K29, Q39: resume from any number; events of other agents do not show."""
     start = int(host.ask("lead", "Subscribe")["next"])
     host.ask("wim", "NoteEvent", kind="step", text="one")
     host.ask("rival", "NoteEvent", kind="step", text="not for lead")

@@ -61,7 +61,7 @@ def tidy(host: HiveHost) -> Iterator[None]:
 
 
 def test_an_empty_hive_runs(host: HiveHost) -> None:
-    """K40, H16: set up, started again, and nobody is made; then the operator makes a root."""
+    """K40, H16: set up and started again without an agent; then the operator creates a root."""
     assert host.json("tree") == []
     assert host.json("status")["agents"] == {}
     host.run("systemctl", "restart", "hived.service")
@@ -141,7 +141,7 @@ def test_the_settings_define_the_root_agent(queen: HiveHost) -> None:
 
 
 def test_workspace_and_environment_are_explicit(queen: HiveHost) -> None:
-    """K40: a place of its own to work in; nothing of the host's environment comes along."""
+    """K40: a folder to work in; nothing of the host's environment comes along."""
     lines = [line["text"] for line in queen.ask("queen", "GetLogs")["lines"]]
     names = {line.partition("=")[0] for line in lines if "=" in line}
     assert names <= {

@@ -35,7 +35,7 @@ def _host(lab: Lab) -> Iterator[HiveHost]:
 
 
 def sample_at_rest(host: HiveHost, folder: Path) -> Row:
-    """What the host holds when nothing is left to do and nobody's storage is left to wipe."""
+    """What the host holds when no work and no storage to wipe are left."""
     host.until(lambda: _has_nothing_to_do(host), "left to do", 60)
     host.until(lambda: not _has_archives(host), "archives and what wipes them are left", 60)
     with soak.gauge(host, folder / "once.jsonl", 60) as samples:

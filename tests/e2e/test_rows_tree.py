@@ -39,7 +39,7 @@ def topology(host: HiveHost) -> Any:  # noqa: ANN401 - JSON is anything
 
 
 def git(host: HiveHost, *words: str) -> str:
-    """What git says, run by the owner of the repository: nobody else enters it."""
+    """What git says, run by the owner of the repository: no other user enters it."""
     return host.run(*AS_HIVE, "git", "-C", META, *words).stdout
 
 
@@ -352,7 +352,7 @@ def test_only_destroy_removes_an_agent_from_the_tree(
 def test_destroy_moves_the_children_to_the_grandparent(
     host: HiveHost, family: dict[str, str | None]
 ) -> None:
-    """K9: to the nearest living ancestor, live, with an event, and both sides are told."""
+    """K9: to the nearest living ancestor, live, with an event and a notice to both sides."""
     assert family["low"] == "mid"
     host.mail("ann")
     low = host.main_pid("low")

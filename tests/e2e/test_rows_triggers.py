@@ -303,7 +303,7 @@ def read(host: HiveHost, caller: str, **which: object) -> str:
 
 
 def test_artifact_visibility_follows_the_tree_at_the_time_of_storing(host: HiveHost) -> None:
-    """K21: private, subtree, user; forged by nobody; on disk, over a kill of the daemon."""
+    """K21: private, subtree, user; not to be forged; on disk, over a kill of the daemon."""
     for visibility in ("private", "subtree", "user"):
         assert not store(host, "ann", visibility, "mine", visibility=visibility).error
     host.kill()

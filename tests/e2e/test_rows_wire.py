@@ -325,7 +325,7 @@ def test_the_caller_is_the_socket_and_a_uid_of_its_range(host: HiveHost) -> None
 
 
 def test_mail_is_delivered_again_until_it_is_acked(host: HiveHost) -> None:
-    """Leased, ordered, 5 attempts, then a dead letter and the sender is told."""
+    """Leased, ordered, 5 attempts, then a dead letter and a notice to the sender."""
     host.mail("kid")
     host.mail("lead")
     ids = [host.ask("lead", "Send", to="kid", body=f"{n}")["id"] for n in range(5)]

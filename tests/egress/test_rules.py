@@ -1,4 +1,4 @@
-"""Rules of egress: what they mean, which targets they allow, and what is no rule at all."""
+"""Rules of egress: what they mean, which targets they allow, and which texts are refused."""
 
 from __future__ import annotations
 

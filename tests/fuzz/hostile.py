@@ -61,7 +61,7 @@ def raw(random: Random) -> bytes:
 
 
 def duplicate_keys(random: Random) -> bytes:
-    """The same key again: the one that is judged must not be another than the one that is done."""
+    """A key that comes twice: the value that is judged must be the value that is used."""
     method = random.choice(METHODS)
     return random.choice([
         f'{{"method":"{WHOAMI}","method":"{method}"}}',

@@ -22,7 +22,7 @@ SLOWEST = 0.25
 
 
 def examine(frame: bytes) -> PendingCall:
-    """The call in the frame, or its fault; AssertionError for what nobody declared."""
+    """The call in the frame, or its fault; AssertionError for a fault that is not declared."""
     start = time.thread_time()
     ask = parse(frame)
     assert time.thread_time() - start < at_most(SLOWEST, slack=0)

@@ -120,7 +120,7 @@ def check(answer: varlink.Message, start: int, error_counts: Counter[str]) -> No
 
 
 def test_attack_36_partial_and_slow_frames_are_cut_off_in_time(tmp_path: Path) -> None:
-    """A byte now and then buys no more time than a frame has."""
+    """A byte now and then does not extend the time that a frame has."""
     with serve_in_process(tmp_path, 1, patience=15) as here:
         files = here.descriptors
         drip, half, mute = (socket.socket(socket.AF_UNIX) for _ in range(3))

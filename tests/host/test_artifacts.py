@@ -243,7 +243,7 @@ def test_bytes_are_worked_on_beside_the_loop_and_only_the_name_is_given_on_it(
 def test_a_caller_that_is_destroyed_while_it_waits_for_its_turn_leaves_nothing(
     tmp_path: Path,
 ) -> None:
-    """Waiting calls are in memory: an agent may leave no more of them than it has connections."""
+    """Waiting calls are in memory: an agent has at most one for each connection."""
     began, go = threading.Event(), threading.Event()
 
     def step(name: str) -> None:

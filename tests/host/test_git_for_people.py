@@ -290,7 +290,7 @@ def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: GitHos
 def test_a_clone_of_a_damaged_repository_says_so_and_the_daemon_goes_on(
     people: GitHostProcess,
 ) -> None:
-    """libgit2 may crash over it, or never return: it does so in a process of its own."""
+    """libgit2 may crash over it or never return, so it runs in a separate process."""
     head = people.call("ListRefs", repo="meta")["refs"][0]["oid"]
     tree = people.call("MetaLog", limit=1)["commits"][0]["commit"]
     assert tree == head

@@ -19,7 +19,7 @@ async def _diff(_uuid: str, _approval: str, _at: int) -> tuple[bytes, bool]:
 
 
 def test_processor_time_is_read_when_the_host_was_looked_at() -> None:
-    """Right after a restart nobody knows yet what runs."""
+    """Right after a restart the daemon does not know yet what runs."""
     machines = dict[str, Machine]()
 
     async def observe() -> None:

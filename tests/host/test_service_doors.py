@@ -97,7 +97,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 
 async def call_model(folder: Path, name: str) -> socket.socket:
-    """An agent connects; it needs nobody to accept it."""
+    """An agent connects; the connection needs no accept."""
     client = socket.socket(socket.AF_UNIX)
     client.settimeout(0)
     await asyncio.get_running_loop().sock_connect(client, str(folder / f"{name}.sock"))

@@ -1,4 +1,4 @@
-"""Real sockets: who is behind them, in what time, and how much of everything."""
+"""Real sockets: peers, time limits and quantities."""
 
 from __future__ import annotations
 

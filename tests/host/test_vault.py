@@ -1,4 +1,4 @@
-"""Row H28 and attack 48: where secrets lie, and who is shown them."""
+"""Row H28 and attack 48: where secrets are stored, and which agents read them."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_a_commit_without_a_ref_can_be_requested(bench: Bench) -> None:
 
 
 def test_an_object_that_is_missing_cut_or_not_what_its_name_says_is_refused(bench: Bench) -> None:
-    """Attack 19: names of objects are believed by nobody."""
+    """Attack 19: no program trusts the names of objects."""
     for number, content in enumerate((None, b"", zlib.compress(b"blob 3\0no\n"))):
         commit = bench.repo.write({"a": f"{number}\n".encode()})
         blob = bench.repo.git("rev-parse", "HEAD:a")

@@ -251,7 +251,7 @@ def test_attack_20_a_pointer_to_a_large_file_elsewhere_is_flagged(bench: Bench) 
 
 
 def test_attack_22_nothing_invisible_and_no_binary_reaches_the_reader(bench: Bench) -> None:
-    """L6 and Trojan Source: ESC, CR, bidi, zero width, NUL, bytes that are no text."""
+    """L6 and Trojan Source: ESC, CR, bidi, zero width, NUL, bytes that are not text."""
     content = (
         b"\x1b[2Jclear\n" b"safe\rover\n" b"a\xe2\x80\xaeb\n" b"zero\xe2\x80\x8bwidth\n"
         b"\x00\xff\xfe\n" b"p\xd0\xb0ypal\n" b"x\xc2\x9bm\n" b"e\xcc\x81\n" b"\xe2\x9f\xa8U+202E\n"

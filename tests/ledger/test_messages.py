@@ -1,4 +1,4 @@
-"""Mail: giving, acking, coming back, dying, and who may join a talk."""
+"""Mail: delivery, acks, redelivery, dead letters, and who may join a thread."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_ids_grow_even_when_the_clock_goes_back_and_mail_was_deleted(folder: Pat
 def test_a_reply_stays_in_the_thread_and_needs_the_message_in_ones_own_mail(
     ledger: Ledger,
 ) -> None:
-    """attack 43: nobody gets into a talk between others."""
+    """Attack 43: no agent gets into a thread of others."""
     mail = ledger.messages
     with ledger.transaction():
         first = mail.send(letter("anna", "bob"), 10.0)

@@ -115,7 +115,7 @@ def test_attack_62_the_notes_of_an_agent_push_out_only_its_own(small: Ledger) ->
 
 
 def test_attack_62_of_all_notes_the_branch_with_most_loses(small: Ledger) -> None:
-    """An agent that creates others has no more of it than its branch."""
+    """An agent that creates others has no larger share than its branch."""
     notes = small.events.notes
     with small.transaction():
         notes.enter("bob", "b")

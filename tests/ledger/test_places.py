@@ -1,4 +1,4 @@
-"""Messages without a place in the queue: they are there all the same, also after a kill."""
+"""Messages without a place in the queue are still delivered, also after a kill."""
 
 from __future__ import annotations
 

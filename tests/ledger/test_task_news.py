@@ -1,4 +1,4 @@
-"""What an assigner is told of next: the last of its tasks that changed, each once."""
+"""The next news of an assigner: the last of its tasks that changed, each once."""
 
 from __future__ import annotations
 

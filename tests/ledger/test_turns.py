@@ -31,7 +31,7 @@ def test_a_low_message_overtakes_a_critical_one_after_half_a_minute(ledger: Ledg
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 90)), min_size=1, max_size=12))
 def test_the_turn_is_fixed_whenever_it_is_asked_for(sent: list[tuple[int, float]]) -> None:
-    """Aging changes nobody's place: the order is that of sending time and priority alone."""
+    """Aging changes no message's place: time of sending and priority alone make the order."""
     with temporary() as ledger, ledger.transaction():
         result = [
             ledger.messages.send(letter("anna", "bob", priority=priority), 1000.0 + at)

@@ -1,4 +1,4 @@
-"""A hive made from a valid one by the steps of `Hive` is valid; nobody has to look again."""
+"""A hive made from a valid one by the steps of `Hive` is valid without a check."""
 
 from __future__ import annotations
 

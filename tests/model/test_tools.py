@@ -121,7 +121,7 @@ def test_nothing_matches_but_what_begins_with_the_very_words(
 
 @given(patterns(), ANY)
 def test_no_text_glued_to_an_allowed_word_gets_through(pattern: ToolEntry, glued: str) -> None:
-    """`git status; rm` as one word is a program of that name, which nobody has."""
+    """`git status; rm` as one word is a program of that name, which does not exist."""
     if pattern.words is not None and glued:
         first, *others = pattern.words
         assert not pattern.matches([first + glued, *others])

@@ -51,7 +51,7 @@ def test_any_graph_gives_the_answers_of_the_naive_closure(parents: Parents) -> N
 
 @given(graphs())
 def test_only_forests_are_accepted(parents: Parents) -> None:
-    """Attack 39: what is no forest is refused when it would be written."""
+    """Attack 39: a tree that is not a forest is refused before it is written."""
     if all(map(Closure(parents).sound, parents)):
         assert Topology.forest(parents).parents == parents
     else:

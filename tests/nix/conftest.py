@@ -32,7 +32,7 @@ Said = dict[str, Any]
 
 @dataclass
 class NixJobRunner:
-    """Runs jobs one after another, each in a directory of its own."""
+    """Runs jobs one after another, each in a new directory."""
 
     folder: Path
     inputs: Mapping[str, str]

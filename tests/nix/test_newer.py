@@ -1,4 +1,4 @@
-"""The same programs with the Nix of Debian 13 (2.26), out of a tree of its own."""
+"""The same programs with the Nix of Debian 13 (2.26), from that tree."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_attack_27_nothing_is_built_during_an_evaluation(runner: NixJobRunner) -
 
 
 def test_attack_25_a_flake_of_an_agent_is_only_a_file(runner: NixJobRunner) -> None:
-    """Its nixConfig is read by nobody: the agent's files are data, not a flake."""
+    """Nix does not read its nixConfig: the agent's files are data, not a flake."""
     hostile = '{ nixConfig.post-build-hook = "/bin/sh"; outputs = _: throw "evaluated"; }'
     files = {"agent.nix": PLAIN, "flake.nix": hostile, "nix.conf": "sandbox = false\n"}
     said = runner.evaluate(files)

@@ -97,7 +97,7 @@ class BudgetModel:
         return task
 
     def fund(self, tree: Tree, caller: str, made: FundedTask) -> None:
-        """A new task of `caller`'s gets something of its own."""
+        """A new task of `caller` gets a budget."""
         self.wholes[made.task] = made.whole
         if made.amount:
             source = self._take_source(tree, caller, made)

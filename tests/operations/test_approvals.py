@@ -105,7 +105,7 @@ def test_attack_21_after_a_day_it_is_too_late(world: World) -> None:
 
 
 def test_attack_21_what_was_compared_with_something_else_is_not_approved(world: World) -> None:
-    """Another deploy in between ends it; one that slipped through is refused all the same."""
+    """Another deploy in between ends it; an approval that slipped through is still refused."""
     first, second, third = (waits(world, commit=entry) for entry in (ONE, TWO, THREE))
     approve(world, first)
     approve(world, second, TWO)
@@ -175,7 +175,7 @@ def test_a_failure_is_told_with_the_last_lines_of_the_log(world: World) -> None:
 
 
 def test_the_log_of_an_agent_goes_to_no_agent_that_lost_it_meanwhile(world: World) -> None:
-    """Row H10: that it failed is told to who asked, its lines to those above it alone."""
+    """Row H10: the requester learns that it failed; only agents above it read its lines."""
     id_ = waits(world, "a", "a11")
     approve(world, id_)
     world.call(OPERATOR, "move", agent="a1", parent="b")

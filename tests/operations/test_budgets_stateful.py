@@ -210,7 +210,7 @@ class Budgets(RuleBasedStateMachine):
         self.world.kill()
 
     def settle(self) -> None:
-        """Tasks that have ended have nothing of their own any more."""
+        """Tasks that have ended hold no budget."""
         for task in list(self.tokens.tasks):
             if not self.world.ledger.tasks.require(task).open:
                 self.tokens.over(task)

@@ -48,7 +48,7 @@ def test_any_child_is_waited_for_when_none_is_named(world: World) -> None:
 
 
 def test_each_end_is_told_once(world: World) -> None:
-    """K7: the second wait is NotFound, for one that stays in the tree and for one that is gone."""
+    """K7: the second wait is NotFound, whether the child stays in the tree or is destroyed."""
     for name in ("worker", "once"):
         end_machine(world, name, 1)
         world.call("lead", "wait_child", agent=name)

@@ -50,7 +50,7 @@ def test_there_are_no_copies_without_the_setting(world: World) -> None:
 
 
 def test_only_mail_between_siblings_is_copied_and_a_copy_never_again(copied: World) -> None:
-    """Roots have no parent, and the operator is nobody's sibling."""
+    """Roots have no parent, and the operator is not a sibling."""
     copied.grow("other", "a1/a11")
     for sender, to in (("a1", "a"), ("a", "a1"), ("a1", "a1"), ("a1", "operator"), ("a", "a2")):
         copied.call(sender, "send", to=to, body="x")

@@ -256,7 +256,7 @@ def test_the_same_key_runs_one_batch(world: World) -> None:
 
 
 def test_a_worker_runs_no_workers_not_even_tasks(world: World) -> None:
-    """Row Q24: it may create a `task` all the same."""
+    """Row Q24: it may still create a `task`."""
     world.grow("root/hand:worker")
     with pytest.raises(NotAllowed, match="cannot run workers: hand is a worker itself"):
         run(world, 1, caller="hand", spawn={"role": "task"})

@@ -112,7 +112,7 @@ def test_a_capability_that_nothing_reads_cannot_be_given(world: World, capabilit
 
 
 def test_an_old_holder_keeps_it_and_hands_it_on_to_no_agent(world: World) -> None:
-    """The spec loads; a grant of something else is no reason to lose it."""
+    """The spec loads, and an unrelated grant does not remove it."""
     hold(world, "a", *USELESS)
     assert world.repo.read(world.hive.commit).spec("a") == world.hive.spec("a")
     reply = world.call("operator", "grant_capability", agent="a", capability="broadcast")

@@ -31,7 +31,7 @@ def test_the_operator_is_known_as_itself(world: World) -> None:
 
 @pytest.mark.parametrize("param", ["caller", "from", "as_agent", "act_as", "on_behalf_of"])
 def test_no_call_names_its_caller(world: World, param: str) -> None:
-    """Attack 35: there is no way to act as another."""
+    """Attack 35: a caller cannot act as another."""
     with pytest.raises(InvalidParameter):
         world.call("a1", "whoami", **{param: "root"})
 

@@ -219,7 +219,7 @@ def test_the_operator_reads_its_mail_like_anybody(world: World) -> None:
 
 
 def test_only_the_callers_own_mail_is_received(world: World) -> None:
-    """Row H12, attack 35: there is no parameter for another's inbox."""
+    """Row H12, attack 35: no parameter names another agent's inbox."""
     assert world.fault("a", "recv", agent="a1") == "InvalidParameter"
 
 

@@ -1,4 +1,4 @@
-"""Calls of models: who may, what they hold, what is charged, also to tasks."""
+"""Calls of models: rights, reservations and charges, also to tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runtime and model of an agent: where they are set, who may, and where they are shown."""
+"""Runtime and model of an agent: where they are set, by whom, and where they are shown."""
 
 from __future__ import annotations
 

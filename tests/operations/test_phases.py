@@ -1,4 +1,4 @@
-"""The phases of a queen: who may cause each move, what follows, and the end of a run."""
+"""The phases of a queen: the cause and effect of each step, and the end of a run."""
 
 from __future__ import annotations
 

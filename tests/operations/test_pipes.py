@@ -134,7 +134,7 @@ def test_a_parent_opens_it(piped: World, caller: str, error: str) -> None:
 @pytest.mark.parametrize("caller", ["root", "a2", "operator"])
 @pytest.mark.parametrize("operation", ["read_pipe", "write_pipe", "close_pipe"])
 def test_no_other_agent_has_an_end_of_it(piped: World, caller: str, operation: str) -> None:
-    """What is not one's own is not there (attack 41)."""
+    """Another agent's pipe looks like one that does not exist (attack 41)."""
     pipe = open_pipe(piped)
     more = {"data": "x"} if operation == "write_pipe" else {}
     with pytest.raises(NotFound, match=f"^no pipe {pipe}$"):

@@ -1,4 +1,4 @@
-"""T6, T7: plans are made by who has a task and approved by who gave it, once, by id."""
+"""T6, T7: the assignee makes a plan; the assigner approves it, once, by id."""
 
 from __future__ import annotations
 

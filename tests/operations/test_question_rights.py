@@ -1,4 +1,4 @@
-"""To whom a question goes, and who may answer it, pass it on or take it back."""
+"""The recipient of a question, and who may answer it, pass it on or withdraw it."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_a_debt_to_a_destroyed_agent_is_cancelled() -> None:
 
 
 def fill(world: World, name: str) -> None:
-    """As far as even the daemon gets nothing in any more."""
+    """Until the inbox takes nothing more, not even from the daemon."""
     size, _ = world.ledger.messages.size(world.uuid(name))
     for _ in range(size, 4):
         world.call("operator", "remind", to=name, body="x", **{"in": 1})

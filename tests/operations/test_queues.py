@@ -91,7 +91,7 @@ def test_an_agent_that_may_only_take_is_told_so(world: World) -> None:
 
 
 def test_a_task_puts_into_its_parents_queue_only(jobs: World) -> None:
-    """K18: a queue is no way around `task -> parent only`."""
+    """K18: a queue does not lift `task -> parent only`."""
     jobs.grow("a1/job:task")
     for owner, rule in (("a", "subtree"), ("a1", "children"), ("root", "subtree")):
         jobs.call(owner, "open_queue", name="open", may_put=[rule], may_take=[rule])

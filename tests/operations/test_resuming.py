@@ -1,4 +1,4 @@
-"""Q23: work that was ended goes on by the same agent, with guidance, as a task of its own."""
+"""Q23: the same agent continues ended work, with guidance, as a new task."""
 
 from __future__ import annotations
 

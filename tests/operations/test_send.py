@@ -1,4 +1,4 @@
-"""send and wake: who may write to whom, and what the daemon writes on the letter."""
+"""send and wake: permitted recipients, and the labels that the daemon adds."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_wake_is_always_labelled_self(world: World) -> None:
 
 
 def test_a_wake_says_what_caused_it_and_stays_labelled_self(world: World) -> None:
-    """A watcher in the container is no party: its label stands beside the relation."""
+    """A watcher in the container is not a party: its label stands beside the relation."""
     world.call("a1", "wake", body="push to main", source="forge notify/2")
     world.call("a1", "wake", body="x")
     first, second = world.mail("a1")

@@ -112,7 +112,7 @@ def test_a_long_stretch_of_others_events_is_passed_in_bounded_steps(world: World
 
 
 def test_a_late_reader_is_told_what_was_removed(world: World) -> None:
-    """K29: a slow reader is told of a gap, never left to guess."""
+    """K29: a slow reader gets a record of the gap."""
     fill(world, 50)
     with world.ledger.transaction():
         world.ledger.events.prune(world.ledger.events.last - 9)

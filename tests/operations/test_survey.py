@@ -120,7 +120,7 @@ def test_many_go_at_once_and_never_more_than_a_call_may_take(world: World) -> No
 
 
 def test_there_is_one_of_each_on_a_host(world: World) -> None:
-    """K33, K36: a second is refused; and nobody makes one by a spawn."""
+    """K33, K36: a second one is refused, also by spawn."""
     with pytest.raises(AlreadyExists, match="a maid exists already: maid"):
         world.broker.perform("ensure", creation_of(Profile.MAID))
     with pytest.raises(InvalidArgument, match="a maid has the role daemon"):

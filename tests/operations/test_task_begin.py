@@ -100,7 +100,7 @@ def test_an_agent_that_has_read_of_a_task_is_told_that_it_is_not_to_begin(world:
 
 
 def test_a_machine_that_ends_loses_nothing_of_what_it_had_not_begun(world: World) -> None:
-    """The letter was read by one who is gone: the next start gets another."""
+    """A process that has ended read the letter: the next start gets another."""
     start_machines(world, "a1")
     task = assign(world, "a1")
     read(world, "a1")
@@ -250,7 +250,7 @@ def test_tools_stay_locked_for_what_needs_a_plan_whether_it_is_begun_or_not(worl
 
 
 def test_work_and_other_mail_can_be_received_apart(world: World) -> None:
-    """What looks like a task and is not the daemon's is no work."""
+    """A letter that looks like a task but is not the daemon's begins no work."""
     world.call("a", "send", to="a1", body="task: 0", kind="task")
     task = assign(world, "a1")
     world.call("a", "send", to="a1", body="hello")
@@ -274,7 +274,7 @@ def upkeep(world: World) -> None:
 
 
 def test_a_task_whose_letter_is_given_up_ends_and_its_giver_is_told(world: World) -> None:
-    """It would never be begun, and nobody would know."""
+    """It would never begin, without a notice."""
     task = assign(world, "a1")
     (taken,) = rows(world.call("a1", "recv")["messages"])
     world.call("a1", "nack", ids=[taken["id"]], why="cannot parse it", dead=True)

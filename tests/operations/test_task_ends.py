@@ -137,7 +137,7 @@ def test_a_checker_that_does_not_stop_has_its_container_ended(world: World) -> N
 
 
 def test_a_cancel_takes_all_its_parts_along_and_says_what_it_hit(world: World) -> None:
-    """Who stops a parent stops its subtree, and is told what that was."""
+    """A stop of a parent stops its subtree, and its result names the tasks."""
     whole = give(world, "root", "a")
     part = give(world, "a", "a1")
     inner = give(world, "a1", "a11")

@@ -1,4 +1,4 @@
-"""K34: budgets of tasks: who may give one, what it pays for, and where the remainder goes."""
+"""K34: budgets of tasks: who gives them, what they pay for, and where the rest goes."""
 
 from __future__ import annotations
 

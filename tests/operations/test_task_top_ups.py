@@ -1,4 +1,4 @@
-"""K34: more budget for a running task: who may add it, who pays, and which work continues."""
+"""K34: more budget for a running task: who adds it, who pays, and which work continues."""
 
 from __future__ import annotations
 

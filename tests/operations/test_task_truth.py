@@ -95,7 +95,7 @@ def test_a_newer_plan_and_the_end_of_its_task_take_the_letter_back_too(world: Wo
 
 
 def test_what_was_not_read_is_written_anew_when_it_is_not_so_any_more(world: World) -> None:
-    """Also by a step that is no news of its own."""
+    """Also by a step that gives no news."""
     done, waits = (
         give(world, "a", "a1"),
         str(world.call("a", "assign_task", agent="a2", description="y")["task"]),

@@ -1,4 +1,4 @@
-"""Tasks: who may give them, how they come to their agents, in what order, and who sees them."""
+"""Tasks: who assigns them, their delivery, their order, and who sees them."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_an_agent_and_its_task_are_made_together(world: World) -> None:
 
 
 def test_of_a_refused_pair_nothing_is_left(world: World) -> None:
-    """Row T3: on refusal of the task there is no agent."""
+    """Row T3: a refused task leaves no agent."""
     before = world.hive
     params = {"agent_role": "x", "task_description": "y", "agent_type": "worker"}
     assert world.fault("a", "spawn_agent_and_assign_task", **params, needs=["0" * 12]) == "NotFound"

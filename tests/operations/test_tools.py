@@ -1,4 +1,4 @@
-"""use_tool and its like: who may execute what (row T1), and what a creator hands on."""
+"""use_tool and related: who executes what (row T1), and what a creator passes on."""
 
 from __future__ import annotations
 

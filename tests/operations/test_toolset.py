@@ -1,4 +1,4 @@
-"""list_toolset: what the model of an agent sees, and who may look at it."""
+"""list_toolset: the tools that an agent's model sees, and who may list them."""
 
 from __future__ import annotations
 

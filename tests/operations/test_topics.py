@@ -54,7 +54,7 @@ def test_with_broadcast_it_reaches_all_followers(world: World) -> None:
 
 
 def test_a_task_reaches_its_parent_at_most(world: World) -> None:
-    """K18: a topic is no way around `task -> parent only`."""
+    """K18: a topic does not lift `task -> parent only`."""
     world.grow("a1/job:task")
     follow(world, "a1", "a", "a11", "root")
     assert world.call("job", "publish", topic="builds", body="x")["delivered"] == 0

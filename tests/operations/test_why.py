@@ -63,7 +63,7 @@ def test_nothing_is_done_and_nothing_is_recorded(world: World) -> None:
 def test_a_name_that_is_no_agents_is_a_slip_and_no_refusal(
     world: World, question: tuple[str, str, str | None, str | None]
 ) -> None:
-    """`hive why nobody stop` exited with 5, as if an agent of this name lacked a right."""
+    """`hive why nobody stop` exited with 5, as if an agent `nobody` lacked a right."""
     with pytest.raises(NotFound, match=r"^no such agent: nobody$"):
         ask(world, *question)
 

@@ -84,7 +84,7 @@ def test_the_same_agents_in_any_order_give_the_same_bytes() -> None:
 
 
 def test_the_flake_holds_the_agents_of_the_image_nix_that_have_a_configuration() -> None:
-    """H4: with the parent of each; the agents of other images are no business of Nix."""
+    """H4: with the parent of each; agents of other images do not concern Nix."""
     made = {"config": PIN.commit, "nar": PIN.nar, "title": '"; evil = "'}
     tree = {"alice": None, "bob": "alice", "carl": "bob", "dora": "bob"}
     specs = {

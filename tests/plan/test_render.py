@@ -120,7 +120,7 @@ def test_a_booted_agent() -> None:
 
 
 def test_an_agent_of_the_image_nix_boots_its_system_from_the_store() -> None:
-    """The store is all that it sees of the host, and the init is that of its own system."""
+    """It sees only the store of the host, and runs the init of its own system."""
     of_nix = f"{NSPAWN} --bind-ro=/nix/store {BINDS}".replace("SEED", "nix")
     words = WORDS.replace("alice", f"alice systemd.setenv=HIVE_SYSTEM={SYSTEM}", 1)
     expected = shlex.split(f"{of_nix} {BOOT} -- {SYSTEM}/init {words}")

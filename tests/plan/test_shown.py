@@ -51,7 +51,7 @@ def test_attack_22_texts_that_differ_are_shown_differently(one: bytes, other: by
 
 
 def test_attack_22_of_all_characters_none_passes_that_cannot_be_seen() -> None:
-    """Every code point there is; what passes has a shape of its own."""
+    """Every code point; what passes is visible and unambiguous."""
     nobodys = []
     for code in [*range(0xD800), *range(0xE000, 0x110000)]:
         char = chr(code)

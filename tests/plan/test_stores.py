@@ -39,7 +39,7 @@ def steps(made: World) -> list[str]:
 
 
 def test_h18_an_agent_that_may_see_a_store_is_shown_it_once_it_runs() -> None:
-    """H18: attached before the start it could not be taken away any more."""
+    """H18: what is attached before the start could not be removed later."""
     made = World(hive({"root": None}, {"root": spec(0, capabilities=["meta.read"])}))
     made.host.slow = True
     assert made.converge() > 0

@@ -16,7 +16,7 @@ from hive_core.policy.rules import ANCESTOR, SELF
 @pytest.mark.sized
 @pytest.mark.parametrize("broken", [None, "cycle", "ghost"])
 def test_a_chain_of_ten_thousand_gets_the_answers_of_a_walk(broken: str | None) -> None:
-    """Row R13 at depth, also where the chain ends in a cycle or in nobody."""
+    """Row R13 at depth, also where the chain ends in a cycle or in a missing agent."""
     names = [f"a{number}" for number in range(10_000)]
     top = {"cycle": names[5_000], "ghost": "ghost"}.get(broken or "")
     parents = dict(zip(names, [top, *names], strict=False)) | {"other": None}

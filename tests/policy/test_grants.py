@@ -194,7 +194,7 @@ def test_a_subtree_limit_pays_for_the_agent_itself_too() -> None:
 
 
 def test_a_move_by_an_agent_ends_only_where_a_spawn_could_have() -> None:
-    """A quota is no quota when a subtree made elsewhere can be moved past it."""
+    """A quota must also hold for a subtree that is made elsewhere and moved."""
     tree = {**TREE, "dora": "root", "eve": "dora"}
     hive = hive_of(tree, {"carl": spec(3, limits={"memory_max": 300 * MIB})})
     check_move(hive, "root", "carl", "dora")

@@ -57,7 +57,7 @@ def test_a_move_needs_someone_above_both_ends(
 def test_what_is_allowed_keeps_the_tree_a_tree_and_the_caller_above(
     parents: dict[str, str | None], data: st.DataObject
 ) -> None:
-    """What an agent moves stays below it: nobody can move work out from under an ancestor."""
+    """What an agent moves stays below it: no agent moves work out from under an ancestor."""
     hive = hive_of(parents)
     names = st.sampled_from([*parents])
     caller, agent, parent = data.draw(names), data.draw(names), data.draw(names)

@@ -133,7 +133,7 @@ def call(made: World, name: str, params: dict[str, object]) -> HiveError | None:
 
 
 def test_a_grant_does_not_help_against_the_role() -> None:
-    """An architect that holds `spawn` creates nobody."""
+    """An architect that holds `spawn` still creates no agent."""
     with world(None, "root/ada:architect") as made:
         made.call("operator", "grant_capability", agent="ada", capability="spawn")
         with pytest.raises(NotAllowed, match="your role may not create agents"):

@@ -74,7 +74,7 @@ def test_the_operator_gets_mail_from_every_holder_of_the_capability() -> None:
 
 
 def test_the_allow_list_points_one_way_and_follows_the_agent_and_not_its_name() -> None:
-    """Attack 40: a name that is used again does not inherit who may write to it."""
+    """Attack 40: a name that is used again does not inherit its writers."""
     hive = HIVE.with_spec("carl", spec(3, allow=[uuid(9)]))
     assert decide(ROUTE, Question(hive, "carl", "send", "oscar")).rule == "allow-list"
     assert not decide(ROUTE, Question(hive, "oscar", "send", "carl")).visible

@@ -174,7 +174,7 @@ def test_plain_questions_have_no_second_agent_and_no_facts() -> None:
 
 
 def test_the_new_parent_of_a_move_is_judged_after_the_target() -> None:
-    """Attack 41: of two that cannot be seen the first is told, and a stranger learns of neither."""
+    """Attack 41: of two invisible targets the first is named; a stranger learns of neither."""
     hidden = decide(rules.MOVE, HIVE, "zed", "carl", AuthzContext("nobody"))
     assert (hidden.reason, hidden.visible) == ("no such agent", False)
     strange = decide(rules.MOVE, HIVE, "zoe", "carl", AuthzContext("nobody"))
@@ -221,7 +221,7 @@ PARTS = {
 
 @pytest.mark.parametrize(("part", "weight"), PARTS.items())
 def test_each_part_weighs_what_it_weighs(part: Rule, weight: int) -> None:
-    """Beside another that weighs the same, the first is told: a little more or less would show."""
+    """Of two equal targets the refusal names the first; otherwise the difference would show."""
     truths.clear()
     hive = HIVE.with_spec("sue", spec(7, Role.TASK, capabilities=()))
     other, asked = _sometimes("other", weight), AuthzContext("bob")

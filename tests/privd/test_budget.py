@@ -49,7 +49,7 @@ def test_all_that_root_imports_is_within_the_budget() -> None:
 
 
 def test_the_lists_that_root_fills_in_are_few_lines() -> None:
-    """Properties of units and flags of containers: no code, but read by root all the same."""
+    """Properties of units and flags of containers: not code, but root reads them."""
     kinds = ("flags", "properties", "places", "words", "unit")
     paths = [path for kind in kinds for path in (PACKAGE / "privd/unit_files").glob(f"*.{kind}")]
     texts = [path.read_text().splitlines() for path in paths]

@@ -1022,7 +1022,7 @@ def maps(row: str) -> bool:
 
 
 def run(attempt_: Attempt, options: Options) -> Finding:
-    """One attempt in a process of its own, within its time."""
+    """One attempt in a separate process, within its time."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if not pid:

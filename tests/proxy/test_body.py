@@ -1,4 +1,4 @@
-"""The two changes of a body change nothing else, and what is no body is refused."""
+"""The two changes of a body change nothing else; other bytes are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sockets that hived hands over: whose they are, who may connect, and how they come and go."""
+"""The sockets that hived hands over: owners, permitted peers, arrival and removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attack 9: who writes more than it may where there are no quotas, on a host in memory."""
+"""Attack 9: an agent writes more than its limit without quotas, on a host in memory."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_what_the_operator_let_the_maid_do_is_not_taken_away(world: World) -> No
 
 
 def test_a_new_maid_holds_what_its_checks_take(world: World) -> None:
-    """And does not when there are none any more."""
+    """It does nothing when none are left."""
     world.settings = BOTH.model_copy(
         update={"maid": Table(checks={"a": MaidCheck(command=("df",))})}
     )

@@ -33,7 +33,7 @@ class Walk:
         return self.harness.uuid("bob")
 
     def burn(self, millis: int) -> None:
-        """It works, if it runs; a machine that is another than before has a group of its own."""
+        """It works if it runs; a replaced machine has another control group."""
         host, unit = self.harness.host, self.harness.host.units.get(self.bob)
         if unit is None:
             return

@@ -99,7 +99,7 @@ def test_a_live_change_is_shown_while_the_agent_runs_on() -> None:
 
 
 def test_one_deploy_at_a_time_for_each_agent_and_the_second_is_void() -> None:
-    """Attack 21: it was judged against what is not there any more."""
+    """Attack 21: the decision was made against a configuration that has been replaced."""
 
     async def story(harness: DeployHarness) -> None:
         first = harness.request("bob", proposal({"agent.toml": "", "AGENTS.md": "1"}))

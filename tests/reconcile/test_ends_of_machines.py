@@ -140,7 +140,7 @@ def test_failures_in_a_row_of_an_agent_without_a_parent_are_an_alarm(tmp_path: P
 
 
 def test_a_root_that_stays_down_is_an_alarm_until_it_is_started(tmp_path: Path) -> None:
-    """For every agent without a parent; who has one is the parent's to look after."""
+    """For every agent without a parent; a parent looks after the others."""
 
     async def story(harness: ReconcilerHarness) -> None:
         for name in ("other", "bob"):

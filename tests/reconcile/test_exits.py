@@ -1,4 +1,4 @@
-"""What the parent is told of a crash stays within what a message may hold."""
+"""The notice of a crash to the parent fits into a message."""
 
 from __future__ import annotations
 

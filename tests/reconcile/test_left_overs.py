@@ -15,7 +15,7 @@ NOBODY, ANOTHER, THIRD = (str(uuid4()) for _ in range(3))
 
 
 def litter(harness: ReconcilerHarness) -> None:
-    """A container, a socket directory, a root, a range, a node and an archive that nobody knows."""
+    """A container, socket directory, root, range, node and archive without an owner."""
     store, bob = harness.host.storage, harness.unit("bob")
     harness.host.apply_now(a.MakeSocketDirectory(NOBODY))
     for folders in (store.mounts, store.roots):

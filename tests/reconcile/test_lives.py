@@ -113,7 +113,7 @@ def test_a_restart_is_an_end_that_needs_no_collection(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_crashes_comes_back_and_its_parent_hears_of_it(tmp_path: Path) -> None:
-    """K10: it is no end for `wait_child` until it is parked."""
+    """K10: for `wait_child` it ends only when it is parked."""
 
     async def tell(harness: ReconcilerHarness) -> None:
         for _ in range(harness.settings.back_off.failures - 1):

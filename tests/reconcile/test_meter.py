@@ -44,7 +44,7 @@ def meter(harness: ReconcilerHarness) -> CpuMeter:
 
 
 async def destroy(harness: ReconcilerHarness, name: str) -> None:
-    """As the operation does: who is gone is in the accounts."""
+    """As the operation does: destroyed agents stay in the accounts."""
     gone = DestroyedAgent(harness.uuid(name), name, harness.uuid("ann"))
     with harness.ledger.transaction():
         harness.ledger.budgets.rollups.add(gone, harness.clock.now())

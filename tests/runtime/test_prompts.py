@@ -1,4 +1,4 @@
-"""Prompts: what each kind of agent is told, from templates that no text of others can change."""
+"""Prompts of each kind of agent, from templates that text of others cannot change."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def context(
 
 
 def check_names(text: str, tools: frozenset[str]) -> None:
-    """Fail where the text names a tool that is not there, or omits one that is."""
+    """Fail where the text names a missing tool, or omits one of the agent's."""
     codes = set(CODE.findall(text))
     words = set(re.findall(r"[a-z]+(?:_[a-z]+)+", text))
     assert codes - WORDS <= tools, "not a tool of this agent, and no known word"

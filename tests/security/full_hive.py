@@ -309,7 +309,7 @@ def _fill_archives(here: FilledHive) -> None:
 
 @contextmanager
 def serve_full(folder: Path) -> Iterator[HiveProcess]:
-    """A filled folder in a process of its own, ready."""
+    """A filled folder, made by a separate process."""
     argv = [sys.executable, "-m", "security.full_hive", str(folder)]
     environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     process = Popen(argv, stdout=PIPE, env=environment)

@@ -189,7 +189,7 @@ def test_attack_57_rewritten_history_does_not_restore_an_older_tree(
 
 
 def test_attack_39_the_largest_allowed_tree_can_be_read_back() -> None:
-    """Else one spawn more, and nobody has any rights after the next start."""
+    """Otherwise one more spawn would leave every agent without rights at the next start."""
     (most,) = [
         bound.le for bound in HostLimits.model_fields["agents"].metadata if isinstance(bound, Le)
     ]

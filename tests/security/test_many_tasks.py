@@ -1,4 +1,4 @@
-"""Attack 37 by tasks: what hangs on one of them, however much it is, takes nobody else's turn."""
+"""Attack 37 by tasks: whatever depends on one task does not delay other parties."""
 
 from __future__ import annotations
 

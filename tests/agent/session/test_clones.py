@@ -1,7 +1,7 @@
-"""Forks on the real loop: the seven invariants of clones, refusals, time limits and crashes.
+"""Forks on the real loop: the seven invariants of clones (Z13, Q51), refusals, limits and crashes.
 
-Session, sub-agent and runtimes are real
-processes, the broker is the real one, and the model follows a script.
+Session, sub-agent and runtimes are real processes, the broker is the real one, and the model
+follows a script.
 """
 
 from __future__ import annotations

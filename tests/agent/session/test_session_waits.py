@@ -97,7 +97,7 @@ def test_a_task_that_is_parked_after_failures_goes_on_with_any_letter(host: Sess
 
 
 def test_an_escalation_that_ends_with_its_task_begins_no_turn(host: SessionHost) -> None:
-    """Nothing waits for it any more; the next letter is the next thing that the model reads."""
+    """The turn no longer waits, so the model reads the next letter next."""
     host.model.script = [ModelAnswer("I cannot."), ModelAnswer("Really."), ModelAnswer("well")]
     task = host.assign("Do it.")
     host.start()
