@@ -309,7 +309,7 @@ class Daemon:
         watch = watch_branch(folder, hand.check_branch, hand.check_quickly, self.signals.asked)
         self.duties.run_until_close(watch)
         self.upkeep.start()
-        self.duties.start()
+        self.duties.start(self.broker)
         if not self.machines.has_quota:
             ways = (
                 partial(disk_usage, self.settings.paths.state),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from hive_core.broker.core import Broker
 from hive_core.broker.timers import DUES
 from hive_core.errors import HiveError
 from hive_core.host.sockets.listener import remove_socket
@@ -20,11 +21,13 @@ from hive_core.host.storage.event_log import EventLog
 from hive_core.host.storage.stores import Stores
 from hive_core.host.systemd.cpu_time import machine_cpu
 from hive_core.host.systemd.signals import fatal
+from hive_core.host.systemd.unit_figures import CgroupFigures
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.reconcile.deps import BrokerHandle, Ports
 from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.timers.agenda import Agenda
 from hive_core.reconcile.timers.cpu_meter import CpuMeter
+from hive_core.reconcile.timers.figure_meter import FigureMeter
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +49,17 @@ class Duties:
         alarms = self.observed.troubles, settings.log.journal
         self.eventlog = EventLog(ledger.events, lines, self.broker.hive, *alarms)
 
-    def start(self) -> None:
+    def start(self, broker: Broker) -> None:
         """Start; what became due while no daemon ran comes first."""
         self.agenda.start()
         self.closers.append(self.eventlog.close)
         self.run_until_close(self.eventlog.run())
         self.run_until_close(CpuMeter(self.ports, self.broker, self.observed, machine_cpu).run())
+        figures, show = broker.services.rows.figures, broker.show_figures
+        meter = FigureMeter(
+            self.observed.machines, self.ports.clock, CgroupFigures(), figures, show
+        )
+        self.run_until_close(meter.run())
 
     def on_clock_set(self) -> None:
         """Recompute all timers: the clock was set."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Protocol
 
 from hive_core.errors import Internal
-from hive_core.model.agents.machine import Observed
+from hive_core.model.agents.machine import Machine, Observed, Reading
 from hive_core.model.config.push import MetaCommit, PackChunk, Push, PushProgress
 from hive_core.model.wire.record import LogLine, LogQuery
 from hive_core.model.work.artifact import Content, UploadLimits
@@ -31,6 +31,14 @@ class Machines(Protocol):
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
         """Call `wake(uuid)` whenever an agent's unit may have changed; "" means any agent."""
+        ...
+
+
+class FigureReader(Protocol):
+    """What the kernel counts for running machines."""
+
+    async def read(self, machines: Sequence[Machine]) -> Mapping[str, Reading]:
+        """Processor and memory of these machines by UUID, without those that have ended."""
         ...
 
 

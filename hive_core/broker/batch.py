@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hive_core.broker.call import NO_CONTENTS, NO_VAULT
 from hive_core.broker.connection import CallOutcome, PendingCall
+from hive_core.broker.row_versions import RowVersions
 from hive_core.errors import StorageFull
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
@@ -48,6 +49,7 @@ class Services:
     git: GitServer | None = None
     models: ModelsFile = field(default_factory=ModelsFile)
     prompts: Mapping[str, str] = field(default_factory=dict)
+    rows: RowVersions = field(default_factory=RowVersions)
 
 
 class RetryWithSavepoints(Exception):

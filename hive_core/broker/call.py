@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from hive_core.broker.operation import Result
+from hive_core.broker.row_versions import RowVersions
 from hive_core.errors import Internal
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import Cpu, Machine, State
@@ -188,6 +189,8 @@ class Call:
     """The operator's own prompts, by file name."""
     sub: SubAgent | None = None
     """The sub-agent of the caller whose socket it is; None: the caller itself."""
+    rows: RowVersions = field(default_factory=RowVersions)
+    """The changes of agents, in memory, for those who watch them."""
 
     @property
     def by_operator(self) -> bool:

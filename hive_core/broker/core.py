@@ -31,10 +31,12 @@ from hive_core.broker.fair_queue import READING, RECORDING, BatchTime, FairQueue
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE, strike_rights
 from hive_core.broker.request import Fixed, RequestReader
+from hive_core.broker.row_versions import ROWS
 from hive_core.broker.waiters import WaitingConnections
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Reading
 
 R = TypeVar("R", bound=Result)
 
@@ -134,7 +136,9 @@ class Broker:
 
     def touch(self, topics: Iterable[str]) -> None:
         """Something that calls may wait for has changed outside of a call."""
+        topics = frozenset(topics)
         self._waiting.touch(topics)
+        self._touch_rows(topics)
 
     def adopt(
         self, hive: Hive, commit: str, reason: str, also: Callable[[], Iterable[str]] = tuple
@@ -347,8 +351,20 @@ class Broker:
     def _publish(self, topics: frozenset[str]) -> None:
         """Wake the connections that wait for these topics, and the change path."""
         self._waiting.touch(topics)
+        self._touch_rows(topics)
         for listener in self.listeners:
             listener(topics)
+
+    def _touch_rows(self, topics: frozenset[str]) -> None:
+        """Wake those who watch agents, if one of the topics changes a row."""
+        if self.services.rows.on_topics(topics):
+            self._waiting.touch((ROWS,))
+
+    def show_figures(self, readings: Mapping[str, Reading]) -> None:
+        """Take what the kernel counts for the running machines."""
+        clock, rows = self.services.clock, self.services.rows
+        if rows.figures.add(readings, clock.now(), clock.monotonic()):
+            self._waiting.touch((ROWS,))
 
     def enqueue(self, connection: ClientConnection) -> None:
         """Serve the connection soon, if it has a call that can run now."""

@@ -144,7 +144,7 @@ class Dispatch:
             name, party, f"{self._prefix}-{self._number:x}", batch.now, batch.hive, services.ledger,
             services.settings, services.states, batch.topics, more, connection.uid, services.vault,
             services.contents, None, services.git, self._models, services.prompts,
-            require_subagent(subagents, party, sub, now) if sub else None,
+            require_subagent(subagents, party, sub, now) if sub else None, services.rows,
         )  # fmt: skip
 
     def _outcome_without_handler(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:

@@ -5,12 +5,13 @@ host only for reasons of a real machine.
 """
 
 from hive_core.testing.clock import TIME, ManualClock
+from hive_core.testing.figures import MemoryFigures
 from hive_core.testing.jobs import MemoryJobs
 from hive_core.testing.journal import MemoryJournal
 from hive_core.testing.machines import MemoryMachines
 from hive_core.testing.subagents import MemorySubAgentSockets
 
 __all__ = [
-    "TIME", "ManualClock", "MemoryJobs", "MemoryJournal", "MemoryMachines",
+    "TIME", "ManualClock", "MemoryFigures", "MemoryJobs", "MemoryJournal", "MemoryMachines",
     "MemorySubAgentSockets",
 ]  # fmt: skip

@@ -56,6 +56,15 @@ class AuditEntry(NamedTuple):
 _INSERT: Final = "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)"
 
 
+class ChainSlice(NamedTuple):
+    """A checked part of the chain. `last`: the last right number; `broken`: the first wrong one."""
+
+    checked: int
+    last: int
+    broken: int | None
+    is_end: bool
+
+
 def run_to_end(walk: Generator[None, None, int | None]) -> int | None:
     """Run a walk without its pauses; return its result."""
     while True:
@@ -158,6 +167,19 @@ class AuditLog:
                 rows += self.notes.some(part)
             yield from (parse_event(*row) for row in sorted(rows))
 
+    def about_task(self, task: str, after: int, until: int) -> frozenset[int]:
+        """Numbers of the events about a task in a range of numbers.
+
+        In JSON a quote inside a text is escaped, so only a field of this name can match.
+        """
+        pattern = f'"task":"{task}"'
+        sql = "SELECT seq FROM {} WHERE seq > ?1 AND seq <= ?2 AND instr(body, ?3)"
+        rows = [
+            row for table in ("events", "notes")
+            for row in self._db.rows(sql.format(table), (after, until, pattern))
+        ]  # fmt: skip
+        return frozenset(seq for (seq,) in rows)
+
     @property
     def base(self) -> int:
         """The number of the last event that was pruned from the chain."""
@@ -203,6 +225,30 @@ class AuditLog:
         end = self._over_gaps(end, tail[0])
         self.thinning.shares = shares
         return None if end == tail else end[0] + 1
+
+    def check_slice(self, after: int, most: int) -> ChainSlice:
+        """Check the events after a number, at most so many, against the digest stored with it.
+
+        A number that was pruned meanwhile is as good as the beginning.
+        """
+        base = self._marks.end("events_base")
+        row = self._db.row("SELECT seq, digest FROM events WHERE seq = ?", (after,))
+        end = base if row is None or row[0] <= base[0] else (row[0], row[1])
+        rows = self.raw(end[0], most)
+        for checked, (seq, stored, body) in enumerate(rows):
+            before = number_before(seq, body)
+            end = self._over_gaps(end, before)
+            if before != end[0]:
+                return ChainSlice(checked, end[0], end[0] + 1, is_end=True)
+            if stored != link(end[1], body):
+                return ChainSlice(checked, end[0], seq, is_end=True)
+            end = (seq, stored)
+        if len(rows) == most:
+            return ChainSlice(most, end[0], None, is_end=False)
+        tail = self._marks.end("events_tail")
+        end = self._over_gaps(end, tail[0])
+        broken = None if end == tail else end[0] + 1
+        return ChainSlice(len(rows), end[0], broken, is_end=True)
 
     def _over_gaps(self, end: End, to: int) -> End:
         """The position of the chain after old notes and thinned events that follow `end`."""

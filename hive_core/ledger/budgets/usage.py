@@ -162,6 +162,17 @@ class UsageStore:
         sql = "SELECT COALESCE(SUM(amount), 0) FROM usage WHERE agent = ? AND day = ? AND kind = ?"
         return int(self._db.value(sql, (agent, day, kind)))
 
+    def totals_of_day(self, day: int, agent: str) -> tuple[int, int]:
+        """Tokens of all kinds, and millionths of money, that an agent used on one day."""
+        row = self._db.row(
+            "SELECT COALESCE(SUM(amount) FILTER (WHERE kind <> 'money'), 0),"
+            " COALESCE(SUM(amount) FILTER (WHERE kind = 'money'), 0) FROM usage"
+            " WHERE agent = ? AND day = ? AND kind IN ('tokens', 'tokens_in', 'tokens_out',"
+            " 'money')",
+            (agent, day),
+        )
+        return (int(row[0]), int(row[1])) if row else (0, 0)
+
     def agents(self) -> set[str]:
         """All agents with usage; the query steps from one agent to the next in the index."""
         rows = self._db.rows(

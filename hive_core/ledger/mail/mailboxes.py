@@ -190,6 +190,15 @@ class Boxes:
             ids += [message for _, message, _ in box.fresh if message > after]
         return sorted(ids)[:limit]
 
+    def ended_ids(self, box: Box, after: int, limit: int) -> list[int]:
+        """Ids of acknowledged messages that are still kept, by age."""
+        rows = self._db.rows(
+            "SELECT id FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id > ?"
+            " ORDER BY id LIMIT ?",
+            (box.number, int(MessageState.DONE), after, limit),
+        )
+        return [row[0] for row in rows]
+
     def standing(self, box: Box, message: int) -> InboxPlace | None:
         """The place of a message that is neither acked nor dead."""
         row = self._db.row(

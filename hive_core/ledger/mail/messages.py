@@ -17,6 +17,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from math import inf
 from operator import itemgetter
+from typing import Final
 
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.storage_use import StorageUse
@@ -42,6 +43,9 @@ _WHOLE = (
     " LEFT JOIN queue q ON q.inbox = m.recipient AND q.state IN (0, 1, 2, 3, 4)"
     " AND q.rank IN (0, m.priority) AND q.id = m.id WHERE m.id = ?"
 )
+
+# Messages that one look for those of a sender goes through: no index has them by sender.
+_SEARCHED: Final = 2000
 
 
 class Messages:
@@ -217,15 +221,31 @@ class Messages:
         return list(self.messages_by_age(recipient, dead=dead, limit=limit, after=after)[1])
 
     def messages_by_age(
-        self, recipient: str, *, dead: bool, limit: int, after: str = ""
+        self, recipient: str, *, dead: bool, limit: int, after: str = "", done: bool = False
     ) -> tuple[int, Iterator[Message]]:
         """The number of such messages, and an iterator that reads them one by one."""
         box = self._boxes.find(recipient)
         ids = (
-            [] if box is None else self._boxes.ids_by_age(box, number(after) or 0, limit, dead=dead)
-        )
+            [] if box is None
+            else self._boxes.ended_ids(box, number(after) or 0, limit) if done
+            else self._boxes.ids_by_age(box, number(after) or 0, limit, dead=dead)
+        )  # fmt: skip
         rows = (self._db.row(_WHOLE, (message_id,)) for message_id in ids)
         return len(ids), (message(row) for row in rows if row is not None)
+
+    def messages_from(self, sender: str, after: str, most: int) -> tuple[list[Message], str | None]:
+        """Messages of a sender by age, and the id up to which was searched; None: to the end."""
+        party = self._db.value("SELECT id FROM parties WHERE party = ?", (sender,))
+        rows = self._db.rows(
+            "SELECT id, sender FROM messages WHERE id > ? ORDER BY id LIMIT ?",
+            (number(after) or 0, _SEARCHED),
+        )
+        ids = [message_id for message_id, of in rows if of == party]
+        end = rows[-1][0] if len(rows) == _SEARCHED else None
+        if len(ids) > most:
+            ids, end = ids[:most], ids[most - 1]
+        sent = [self._db.row(_WHOLE, (message_id,)) for message_id in ids]
+        return [message(row) for row in sent if row], None if end is None else text_id(end)
 
     def get(self, message_id: str) -> Message | None:
         """One message in any state."""

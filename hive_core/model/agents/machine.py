@@ -55,6 +55,13 @@ class Cpu(NamedTuple):
     used: int
 
 
+class Reading(NamedTuple):
+    """What the kernel counts for a running machine. `memory` is in bytes; None: not counted."""
+
+    cpu: Cpu
+    memory: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How a unit ended, as its ExecStopPost recorded it.

@@ -52,6 +52,7 @@ class EventFilter:
     kinds: tuple[str, ...] = ()
     parties: frozenset[str] = frozenset()
     since: float | None = None
+    task: str = ""
 
     @classmethod
     def of(
@@ -102,11 +103,29 @@ class EventScan(NamedTuple):
 def scan_events(log: AuditLog, wanted: EventFilter, after: int, limit: int) -> EventScan:
     """Heads of the next matching events after a number, at most `limit`."""
     heads = log.heads(after, SCAN)
-    hits = [head for head in heads if wanted.matches(head)]
+    hits = _matching(log, wanted, heads)
     end = heads[-1].seq if len(heads) == SCAN else max(after, log.last)
     if len(hits) > limit:
         hits, end = hits[:limit], hits[limit - 1].seq
     return EventScan(hits, end)
+
+
+def scan_events_back(log: AuditLog, wanted: EventFilter, before: int, limit: int) -> EventScan:
+    """Heads of the matching events before a number, the newest first; `end` 0: none is left."""
+    start = max(log.base, before - 1 - SCAN)
+    heads = [head for head in log.heads(start, SCAN) if head.seq < before]
+    hits = _matching(log, wanted, heads)[::-1]
+    if len(hits) > limit:
+        return EventScan(hits[:limit], hits[limit - 1].seq)
+    return EventScan(hits, 0 if start == log.base else start + 1)
+
+
+def _matching(log: AuditLog, wanted: EventFilter, heads: Sequence[EventHead]) -> list[EventHead]:
+    hits = [head for head in heads if wanted.matches(head)]
+    if not (wanted.task and hits):
+        return hits
+    about = log.about_task(wanted.task, hits[0].seq - 1, hits[-1].seq)
+    return [head for head in hits if head.seq in about]
 
 
 def event_page(

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from pydantic import Field
 
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import InvalidArgument
+from hive_core.ledger.audit.events import AuditLog
 from hive_core.model.wire.record import Event
 from hive_core.operations.audit.event_filter import (
     EventFilter,
+    EventScan,
     Gap,
     Kinds,
     event_page,
     find_gap,
     scan_events,
+    scan_events_back,
 )
 from hive_core.operations.fields import Agent
-from hive_core.operations.pages import Page
+from hive_core.operations.pages import Page, take_fitting
 from hive_core.policy.rules import OPERATOR
 
 
 class ListEventsParams(Params):
     after: str | None = Field(
         None,
+        max_length=34,
+        pattern=r"^[0-9]{1,18}(@[0-9]{1,15})?$",
+        description="Only events after this number; `next` of the previous page.",
+    )
+    before: str | None = Field(
+        None,
         max_length=18,
         pattern=r"^[0-9]+$",
-        description="Only events after this number; `next` of the previous page.",
+        description="Only events before this number, the newest first; then `next` is the `before`"
+        " of the following page. Not with `after` or `last`, and not as a stream.",
     )
     last: int | None = Field(
         None, ge=0, description="Without `after`: only this number of the newest events."
@@ -40,6 +54,13 @@ class ListEventsParams(Params):
     since: float | None = Field(
         None, description="Only events from this time on, in seconds since 1970."
     )
+    task: str = Field(
+        "", max_length=64, pattern=r"^[A-Za-z0-9_-]*$", description="Only events about this task."
+    )
+    every: float | None = Field(
+        None, ge=0.1, le=60,
+        description="In a stream: seconds at least between two pages, once all events are out.",
+    )  # fmt: skip
 
 
 class EventRow(Result):
@@ -97,20 +118,49 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
     `count_reads`.
     """
     log = call.ledger.events
-    after = int(params.after or 0)
+    wanted = EventFilter.of(call, params.kinds, params.agents, params.since)
+    wanted = replace(wanted, task=params.task)
+    if params.before is not None:
+        return _page_before(call, params, wanted)
+    number, _, sent = (params.after or "0").partition("@")
+    after = int(number)
     if params.after is None and params.last is not None:
         after = max(0, log.last - params.last)
-    wanted = EventFilter.of(call, params.kinds, params.agents, params.since)
     scan = scan_events(log, wanted, after, params.limit)
     rows, end = event_page(log, scan, _row, _size)
     whole = end >= log.last
+    paced = f"@{round(call.now * 1000)}" if call.more and params.every and whole else ""
     page = EventRows(
         events=rows, gap=find_gap(log, wanted, after, end),
-        next=None if whole and not call.more else str(end),
+        next=None if whole and not call.more else f"{end}{paced}",
     )  # fmt: skip
-    if call.more and not rows and page.gap is None and whole:
+    if call.more and sent and params.every:
+        at = int(sent) / 1000
+        due = at + params.every
+        if at <= call.now < due:  # not after a clock that was set back
+            return Wait(frozenset(), None, page, until=due)
+    begun = params.after is not None or params.last is None  # else `next` says where it follows
+    if call.more and begun and not rows and page.gap is None and whole:
         return Wait(frozenset({"events"}), None, page)
     return page
+
+
+def _page_before(call: Call, params: ListEventsParams, wanted: EventFilter) -> EventRows:
+    """Events before a number, the newest first."""
+    if call.more or params.after is not None or params.last is not None:
+        raise InvalidArgument("not with `after`, `last` or a stream", field="before")
+    log = call.ledger.events
+    scan = scan_events_back(log, wanted, int(params.before or 0), params.limit)
+    rows = list(take_fitting(_rows_of(log, scan), _size))
+    end = scan.end if len(rows) == len(scan.hits) else rows[-1].seq
+    return EventRows(events=rows, next=str(end) if end else None)
+
+
+def _rows_of(log: AuditLog, scan: EventScan) -> Iterator[EventRow]:
+    for head in scan.hits:
+        event = log.get(head.seq)
+        if event is not None:
+            yield _row(event)
 
 
 @operation(action="administer", allow=OPERATOR)

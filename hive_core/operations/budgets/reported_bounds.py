@@ -44,6 +44,7 @@ def report_context(call: Call, uuid: str, tokens: int) -> None:
     """Save how many tokens the context of the agent has now, and check its bound."""
     reported = call.ledger.budgets.bounds
     warned = reported.context(uuid)[1]
+    call.notify(f"usage:{uuid}")
     reported.save_context(uuid, tokens, warned=warned)
     limits = bounds(call, uuid, BudgetKind.CONTEXT)
     for bound in limits:

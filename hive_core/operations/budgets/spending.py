@@ -142,6 +142,7 @@ def record_usage(
             usage.add_task(report.task, row, call.now)
     tokens = report.tokens + report.tokens_in + report.tokens_out
     report_tokens(call, payer, tokens)
+    call.notify(f"usage:{uuid}")
     paid: list[Payment] = []
     for bill in ((BudgetKind.TOKENS, tokens), (BudgetKind.MONEY, report.cost)):
         if bill[1]:

@@ -33,6 +33,7 @@ def report_activity(call: Call, params: ReportActivityParams) -> Record[Reported
     reason = (params.reason or "it does not say why") if params.blocked else ""
     call.ledger.lives.set_blocked(call.uuid, call.ledger.events.masks.hide(reason))
     update_activity(call, call.uuid)
+    call.notify(f"activity:{call.uuid}")
     fields = {"blocked": params.blocked, "reason": params.reason}
     return Record(ReportedActivity(activity=call.ledger.activity(call.uuid)), fields=fields)
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.hooks import MessageGivenUp, emit
 from hive_core.broker.operation import Mutation, Params, Result, operation
-from hive_core.errors import NotAllowed
+from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.wire.record import Message
 from hive_core.operations.fields import WAIT_MOST, Agent
@@ -111,6 +111,16 @@ class ListMessagesParams(Paged):
     dead: bool = Field(
         default=False, description="Whether to list its dead letters instead of its mail."
     )
+    done: bool = Field(
+        default=False,
+        description="Whether to list the messages that it has acknowledged, as far as they are"
+        " kept; for the operator only.",
+    )
+    sent: bool = Field(
+        default=False,
+        description="Whether to list the messages that it sent, as far as they are kept; for the"
+        " operator only. A page may be empty before the last one.",
+    )
 
 
 class ListedLetter(Letter):
@@ -198,8 +208,11 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
             "cannot list messages: a sub-agent has its own inbox only", rule="subagent"
         )
     owner = _owner(call, params.agent)
+    _check_kind_of_mail(call, params)
+    if params.sent:
+        return _sent_page(call, params, owner)
     number, messages = call.ledger.messages.messages_by_age(
-        owner, dead=params.dead, limit=params.most, after=params.after or ""
+        owner, dead=params.dead, done=params.done, limit=params.most, after=params.after or ""
     )
     rows = map(_listed_letter, messages)
     listed = list(take_fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
@@ -209,6 +222,27 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
     if call.more and not listed:
         return Wait(frozenset({inbox(owner)}), None, page)
     return page
+
+
+def _check_kind_of_mail(call: Call, params: ListMessagesParams) -> None:
+    if (params.sent or params.done) and not call.by_operator:
+        raise NotAllowed(
+            "cannot list messages: `sent` and `done` are for the operator", rule="operator"
+        )
+    if params.dead + params.done + params.sent > 1:
+        raise InvalidArgument("only one of `dead`, `done` and `sent`", field="sent")
+    if call.more and (params.sent or params.done):
+        raise InvalidArgument("not as a stream", field="sent" if params.sent else "done")
+
+
+def _sent_page(call: Call, params: ListMessagesParams, sender: str) -> ListedLetters:
+    """Messages of a sender. All messages are looked through, so many in each call."""
+    sent, end = call.ledger.messages.messages_from(sender, params.after or "", params.most)
+    rows = map(_listed_letter, sent)
+    listed = list(take_fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
+    if len(listed) < len(sent):
+        end = listed[-1].id
+    return ListedLetters(messages=listed, next=end)
 
 
 class ClearDeadLettersParams(Mutation):

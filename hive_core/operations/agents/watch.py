@@ -1,0 +1,209 @@
+"""Changes of agents as they happen, for a dashboard, `hive top` and programs: whole rows."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Self
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Wait
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.broker.row_versions import ROWS, ChangedRow
+from hive_core.ledger.budgets.usage import day_of
+from hive_core.model.agents.agent import AgentSpec, Profile
+from hive_core.model.agents.exits import Activity
+from hive_core.model.agents.machine import State
+from hive_core.model.work.task import Task, TaskState
+from hive_core.operations.agents.details import state_reason
+from hive_core.operations.pages import ROWS_MOST, Page
+from hive_core.policy.rules import OPERATOR
+
+_TEXT_MOST: Final = 200
+_MILLIONTHS: Final = 1e6
+
+
+class WatchAgentsParams(Params):
+    after: str | None = Field(
+        None, max_length=100,
+        description="`next` of the previous page; absent, or of an earlier daemon: all agents.",
+    )  # fmt: skip
+    every: float = Field(
+        0.1, ge=0.1, le=60, description="Seconds at least between two pages of changes."
+    )
+    figures: bool = Field(
+        default=False,
+        description="Whether processor and memory are read every 2 s while this call waits; else"
+        " they are up to 10 s old.",
+    )
+
+
+class AgentStatusRow(Result):
+    """A row of the tree."""
+
+    uuid: str = Field(description="UUID of the agent.")
+    name: str = Field(description="Name of the agent.")
+    parent: str | None = Field(description="Name of the parent; null for a root.")
+    role: str = Field(description="Role of the agent.")
+    title: str = Field(description="Title of the agent: free text.")
+    phase: str = Field(description="Phase of a queen; empty for others.")
+    state: str = Field(description="State of the machine.")
+    activity: str = Field(description="What the agent is doing: idle, running or blocked.")
+    since: float | None = Field(
+        description="When the desired state of its machine last changed, in seconds since 1970."
+    )
+    task: str = Field(description="Id of the task that it works on; empty: none.")
+    doing: str = Field(description="Title of that task; untrusted text.")
+    percent: int | None = Field(description="How much of that task is done, as the agent reports.")
+    waits_on: str = Field(
+        description="What it waits for: `question ID`, `escalation ID`, `plan of ID`, `tasks`, or"
+        " its own words, which are untrusted; empty: nothing."
+    )
+    inbox: int = Field(description="Number of unacknowledged messages in its inbox.")
+    context: int | None = Field(
+        description="Tokens in its context, as it reported; null: not reported."
+    )
+    tokens: int = Field(description="Tokens used today (UTC).")
+    cost: float = Field(description="Cost of today (UTC) in the currency of the host.")
+    cpu: float | None = Field(
+        description="Share of one processor core: 0.5 is half a core; null: not known."
+    )
+    memory: int | None = Field(description="Memory of its machine in bytes; null: not known.")
+    failures: int = Field(description="Number of failures that count for parking.")
+    last: str = Field(
+        description="Why its machine failed, stopped or was parked; untrusted text; empty: none of"
+        " these."
+    )
+
+
+class AgentChanges(Page):
+    reset: bool = Field(
+        description="Whether the reader has to forget all rows that it has before it takes these."
+    )
+    synced: bool = Field(description="Whether no further change waits for the reader.")
+    rows: list[AgentStatusRow] = Field(description="Agents that changed, the oldest change first.")
+    gone: list[str] = Field(description="UUIDs of agents that were destroyed.")
+
+
+class _Cursor(NamedTuple):
+    """How far a reader is. `start`: the newest change when it began; `at`: time of the page."""
+
+    version: int
+    start: int
+    at: float
+
+    @classmethod
+    def parse(cls, text: str | None, epoch: str) -> Self | None:
+        """The cursor of this daemon; None for any other text."""
+        of, *numbers = (text or "").split(".")
+        if of != epoch or len(numbers) != len(cls._fields):
+            return None
+        if not all(number.isdecimal() and number.isascii() for number in numbers):
+            return None
+        version, start, at = map(int, numbers)
+        return cls(version, start, at / 1000)
+
+    def text(self, epoch: str) -> str:
+        return f"{epoch}.{self.version}.{self.start}.{round(self.at * 1000)}"
+
+
+@operation(action="administer", allow=OPERATOR)
+def watch_agents(call: Call, params: WatchAgentsParams) -> AgentChanges | Wait[AgentChanges]:
+    """Show all agents with what they do and use; called with `more`, changes follow.
+
+    A row is always whole. An agent that changes several times between two pages is shown once, as
+    it is then. The daemon numbers changes in memory: a reader that continues after a restart of the
+    daemon gets all agents again, with `reset`.
+    """
+    rows = call.rows
+    if params.figures:
+        rows.figures.note_watcher(call.now)
+    rows.refresh(call.hive, day_of(call.now), lambda kind, id_: _owner(call, kind, id_))
+    cursor = _Cursor.parse(params.after, rows.epoch)
+    if cursor is not None and max(cursor.version, cursor.start) < rows.forgotten:
+        cursor = None
+    reset = cursor is None
+    cursor = cursor or _Cursor(0, rows.last, 0.0)
+    page = _page(call, cursor, reset=reset)
+    if not call.more or reset or not (page.synced and cursor.version >= cursor.start):
+        return page
+    due = cursor.at + params.every
+    if cursor.at <= call.now < due:  # not after a clock that was set back
+        return Wait(frozenset(), None, page, until=due)
+    return page if page.rows or page.gone else Wait(frozenset((ROWS,)), None, page)
+
+
+def _page(call: Call, cursor: _Cursor, *, reset: bool) -> AgentChanges:
+    rows = call.rows
+    changed = rows.changes_after(cursor.version, ROWS_MOST + 1)
+    shown, synced = changed[:ROWS_MOST], len(changed) <= ROWS_MOST
+    until = rows.last if synced else shown[-1].version
+    known = max(cursor.version, cursor.start)
+    return AgentChanges(
+        reset=reset, synced=synced,
+        rows=[_row(call, row) for row in shown],
+        gone=[row.uuid for row in rows.gone_agents(known, max(until, known))],
+        next=_Cursor(until, cursor.start, call.now).text(rows.epoch),
+    )  # fmt: skip
+
+
+def _owner(call: Call, kind: str, id_: str) -> str | None:
+    """The agent whose row a task or a question changes."""
+    if kind == "task":
+        task = call.ledger.tasks.get(id_)
+        return None if task is None else task.assignee
+    question = call.ledger.questions.get(id_)
+    return None if question is None else question.asker
+
+
+def _row(call: Call, changed: ChangedRow) -> AgentStatusRow:
+    """The row as it was built for this change; several readers share it."""
+    built = call.rows.rows.get(changed.uuid)
+    if built is not None and built[0] == changed.version and isinstance(built[1], AgentStatusRow):
+        return built[1]
+    row = _build_row(call, changed.uuid)
+    call.rows.rows[changed.uuid] = (changed.version, row)
+    return row
+
+
+def _build_row(call: Call, uuid: str) -> AgentStatusRow:
+    name, ledger = call.hive.names[uuid], call.ledger
+    spec, state = call.hive.spec(name), call.states.state(uuid)
+    run, starts = ledger.runs.get(uuid), ledger.starts.get(uuid)
+    activity, task = call.states.activity(uuid), _current_task(ledger.tasks.offered_tasks(uuid))
+    tokens, cost = ledger.budgets.usage.totals_of_day(day_of(call.now), uuid)
+    figures = call.rows.figures.newest(uuid)
+    # Not validated: the values are ours, and 1,000 rows may change in a second.
+    return AgentStatusRow.model_construct(
+        uuid=uuid, name=name, parent=call.hive.topology.parent(name), role=spec.role.value,
+        title=spec.title, phase=_phase(call, spec), state=state.value, activity=activity,
+        since=run.since if run else None, task=task.id if task else "",
+        doing=task.request.title[:_TEXT_MOST] if task else "",
+        percent=task.percent if task else None,
+        waits_on=_waits_on(call, uuid, task) if activity == Activity.BLOCKED.value else "",
+        inbox=ledger.messages.size(uuid)[0], context=ledger.budgets.bounds.context(uuid)[0] or None,
+        tokens=tokens, cost=cost / _MILLIONTHS, cpu=figures.cpu, memory=figures.memory,
+        failures=len(starts.failures) if starts else 0,
+        last="" if state is State.RUNNING else state_reason(call, spec)[:_TEXT_MOST],
+    )  # fmt: skip
+
+
+def _current_task(tasks: list[Task]) -> Task | None:
+    """The task that the agent has begun; else the one that it was offered first."""
+    return next((task for task in tasks if task.begun), tasks[0] if tasks else None)
+
+
+def _phase(call: Call, spec: AgentSpec) -> str:
+    return call.ledger.phases.get(spec.id).phase.value if spec.profile is Profile.QUEEN else ""
+
+
+def _waits_on(call: Call, uuid: str, task: Task | None) -> str:
+    """The first thing that a blocked agent waits for."""
+    ledger = call.ledger
+    questions = ledger.questions.open_of_asker(uuid)
+    if questions:
+        return f"{questions[0].kind.value} {questions[0].id}"
+    if task is not None and task.state is TaskState.AWAITING_PLAN_APPROVAL:
+        return f"plan of {task.id}"
+    if ledger.plans.is_waiting(uuid):
+        return "tasks"
+    return ledger.lives.blocked_reason(uuid)[:_TEXT_MOST]

@@ -1,0 +1,200 @@
+"""watch_agents: whole rows of agents that changed, once a page, at most each `every` seconds."""
+
+from __future__ import annotations
+
+import pytest
+from fixtures.world import Exchange, Reply, World, names, rows
+from typing_extensions import override
+
+from hive_core.broker.row_versions import RowVersions
+from hive_core.model.agents.machine import Cpu, Reading, State
+
+WATCHERS = {"a1": "NotAllowed", "root": "NotAllowed", "operator": ""}
+EVERY = 0.1
+
+
+def watch(world: World, **params: object) -> Exchange:
+    """A stream that has shown all agents."""
+    watching = world.ask("operator", "watch_agents", more=True, **params)
+    assert watching.result()["synced"] is True
+    return watching
+
+
+def names_of_page(watching: Exchange, page: int = -1) -> list[object]:
+    return names(watching.pages[page]["rows"])
+
+
+def row(world: World, name: str) -> Reply:
+    listed = rows(world.call("operator", "watch_agents")["rows"])
+    return next(row for row in listed if row["name"] == name)
+
+
+@pytest.mark.parametrize(("caller", "error"), WATCHERS.items())
+def test_only_the_operator_watches_all_agents(world: World, caller: str, error: str) -> None:
+    assert world.fault(caller, "watch_agents") == error
+
+
+def test_the_first_page_has_all_agents_in_the_order_of_the_tree(world: World) -> None:
+    page = world.call("operator", "watch_agents")
+    assert page["reset"] is True
+    assert page["synced"] is True
+    assert names(page["rows"]) == ["root", "a", "a1", "a11", "a2", "b", "b1"]
+    assert names(page["rows"], "parent") == [None, "root", "a", "a1", "a", "root", "b"]
+
+
+def test_a_change_comes_at_once_and_has_the_row_of_this_agent_alone(world: World) -> None:
+    watching = watch(world)
+    world.advance(EVERY)
+    before = len(watching.pages)
+    world.call("operator", "send", to="a1", body="x")
+    assert len(watching.pages) == before + 1
+    assert names_of_page(watching) == ["a1"]
+    assert names(watching.result()["rows"], "inbox") == [1]
+    assert watching.result()["reset"] is False
+
+
+def test_changes_of_one_tenth_of_a_second_come_in_one_page(world: World) -> None:
+    watching = watch(world)
+    world.advance(EVERY)
+    for _ in range(5):
+        world.call("operator", "send", to="a1", body="x")
+        world.call("operator", "send", to="b1", body="x")
+    assert names_of_page(watching) == ["a1"]
+    before = len(watching.pages)
+    world.advance(EVERY)
+    assert len(watching.pages) == before + 1
+    assert sorted(map(str, names_of_page(watching))) == ["a1", "b1"]
+    assert names(watching.result()["rows"], "inbox") == [5, 5]
+
+
+def test_a_slow_reader_gets_a_page_each_time_that_it_asked_for(world: World) -> None:
+    watching = watch(world, every=5.0)
+    world.call("operator", "send", to="a1", body="x")
+    world.advance(4.9)
+    before = len(watching.pages)
+    world.advance(0.2)
+    assert len(watching.pages) == before + 1
+    assert names_of_page(watching) == ["a1"]
+
+
+def test_a_clock_that_is_set_back_delays_no_page(world: World) -> None:
+    watching = watch(world)
+    world.set_clock(-3600)
+    world.call("operator", "send", to="a1", body="x")
+    world.advance(2 * EVERY)
+    assert names_of_page(watching) == ["a1"]
+
+
+def test_states_tasks_moves_and_new_agents_change_rows(world: World) -> None:
+    watching = watch(world)
+    world.advance(1)
+    world.seen.states[world.uuid("a2")] = State.FAILED
+    world.broker.touch({f"state:{world.uuid('a2')}"})
+    world.run()
+    assert [(line["name"], line["state"]) for line in rows(watching.result()["rows"])] == [
+        ("a2", "failed")
+    ]
+    world.advance(1)
+    task = world.call("a", "assign_task", agent="a1", title="fix it", description="g")["task"]
+    world.advance(1)
+    world.call("a1", "begin_task", task=task)
+    world.call("a1", "report_progress", task=task, percent=61, text="half way")
+    world.advance(1)
+    line = row(world, "a1")
+    assert (line["task"], line["doing"], line["percent"]) == (task, "fix it", 61)
+    assert line["activity"] == "running"
+    world.call("operator", "move", agent="a11", parent="b")
+    world.advance(1)
+    assert {"a11"} <= set(names_of_page(watching))
+    assert row(world, "a11")["parent"] == "b"
+    world.grow("b/b2")
+    world.advance(1)
+    assert "b2" in names_of_page(watching)
+
+
+def test_destroyed_agents_are_gone(world: World) -> None:
+    watching = watch(world)
+    world.advance(1)
+    uuid = world.uuid("a11")
+    world.call("operator", "destroy", agent="a11")
+    world.advance(1)
+    assert [uuid] in [page["gone"] for page in watching.pages]
+
+
+def test_a_blocked_agent_shows_what_it_waits_for(world: World) -> None:
+    world.call("a1", "report_activity", blocked=True, reason="the build")
+    assert (row(world, "a1")["activity"], row(world, "a1")["waits_on"]) == ("blocked", "the build")
+
+
+def test_usage_of_today_is_shown_and_begins_at_0_on_the_next_day(world: World) -> None:
+    world.call("a1", "report_usage", tokens_in=100, tokens_out=20, cost=500_000)
+    assert (row(world, "a1")["tokens"], row(world, "a1")["cost"]) == (120, 0.5)
+    after = world.call("operator", "watch_agents")["next"]
+    world.advance(86_400)
+    page = world.call("operator", "watch_agents", after=after)
+    assert "a1" in names(page["rows"])
+    assert row(world, "a1")["tokens"] == 0
+
+
+def test_a_cursor_continues_and_one_of_an_earlier_daemon_gets_all(world: World) -> None:
+    after = world.call("operator", "watch_agents")["next"]
+    world.call("operator", "send", to="b", body="x")
+    page = world.call("operator", "watch_agents", after=after)
+    assert (page["reset"], names(page["rows"])) == (False, ["b"])
+    world.restart()
+    page = world.call("operator", "watch_agents", after=page["next"])
+    assert page["reset"] is True
+    assert len(rows(page["rows"])) == 7
+    for strange in ("x", f"{world.broker.services.rows.epoch}.1.2.-3", "....", "٣.1.1.1"):
+        assert world.call("operator", "watch_agents", after=strange)["reset"] is True
+
+
+def test_figures_come_from_the_kernel_and_change_rows(world: World) -> None:
+    uuid = world.uuid("a1")
+    watching = watch(world, figures=True)
+    world.advance(1)
+    world.broker.show_figures({uuid: Reading(Cpu("g", 0), 1 << 20)})
+    world.run()
+    assert (row(world, "a1")["cpu"], row(world, "a1")["memory"]) == (None, 1 << 20)
+    world.advance(2)
+    world.broker.show_figures({uuid: Reading(Cpu("g", 500_000), 2 << 20)})
+    world.run()
+    assert names_of_page(watching) == ["a1"]
+    assert (row(world, "a1")["cpu"], row(world, "a1")["memory"]) == (0.25, 2 << 20)
+    world.broker.show_figures({})
+    assert row(world, "a1")["cpu"] is None
+    points = rows(world.call("operator", "get_figures", agent="a1")["points"])
+    assert [point["cpu"] for point in points] == [0.25]
+
+
+def test_a_look_costs_the_agents_that_changed_and_not_all_of_them() -> None:
+    """Counted in steps: of 5,000 agents one changes, and a reader sees one."""
+    many = RowVersions()
+    many._number(f"agent-{number}" for number in range(5000))
+    after = many.last
+    many._number(["agent-7"])
+
+    walked: list[str] = []
+
+    class Counted(dict[str, int]):
+        @override
+        def __getitem__(self, key: str) -> int:
+            walked.append(key)
+            return super().__getitem__(key)
+
+    many._versions = Counted(many._versions)
+    assert [changed.uuid for changed in many.changes_after(after, 100)] == ["agent-7"]
+    assert len(walked) == 2
+
+
+def test_a_reader_behind_all_that_is_remembered_gets_all_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = world.call("operator", "watch_agents")["next"]
+    monkeypatch.setattr("hive_core.broker.row_versions._GONE_MOST", 0)
+    world.call("operator", "destroy", agent="a11")
+    world.call("operator", "watch_agents")
+    page = world.call("operator", "watch_agents", after=after)
+    assert page["reset"] is True
+    page = world.call("operator", "watch_agents", after=page["next"])
+    assert page["reset"] is False
