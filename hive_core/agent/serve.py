@@ -274,9 +274,10 @@ def run_until_stop(body: Callable[[], object]) -> int:
     # The container's stub init sends HUP right after TERM, which would interrupt the shutdown:
     # https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn-stub-pid1.c
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _raise_stop_request)
     try:
+        # Inside of `try`: a signal may come as soon as the first handler is set.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _raise_stop_request)
         body()
     except AgentStopped as stop:
         return 0 if stop.args[0] == signal.SIGTERM else 128 + int(stop.args[0])

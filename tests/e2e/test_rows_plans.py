@@ -21,6 +21,7 @@ pytestmark = pytest.mark.lab("slow")
 
 TREE: dict[str, str | None] = {"root": None, "boss": "root", "hand": "boss", "queen": "root"}
 WORKER = ["hive-agent", "worker"]
+MEMORY = "/agents/queen/state/built-in.json"
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +264,12 @@ def task_result(host: HiveHost, id_: str, seconds: float = 90) -> dict[str, Any]
     return result
 
 
+def memory(host: HiveHost) -> list[dict[str, Any]]:
+    """What the queen remembers of tasks, the oldest first."""
+    rows: list[dict[str, Any]] = json.loads(host.inside("queen", "cat", MEMORY))["history"]
+    return rows
+
+
 def test_a_short_task_goes_from_the_queen_to_one_agent(host: HiveHost) -> None:
     """K33: simple; the agent of role `task` is there for it alone, the result is stored."""
     draw = random.Random(seed())  # noqa: S311 - numbers to add up
@@ -274,7 +281,10 @@ def test_a_short_task_goes_from_the_queen_to_one_agent(host: HiveHost) -> None:
 
 
 def test_a_job_goes_from_the_queen_through_a_lead_to_workers_and_back(host: HiveHost) -> None:
-    """K33, K34: split, done beside each other, put together; the same domain keeps its lead."""
+    """K33, K34: split, done beside each other, put together; the same domain keeps its lead.
+
+    K43: what the queen remembers outlasts a restart.
+    """
     draw = random.Random(seed())  # noqa: S311 - numbers to add up
     text, result = job(draw)
     answer = task_result(host, ask_queen(host, text))
@@ -282,9 +292,13 @@ def test_a_job_goes_from_the_queen_through_a_lead_to_workers_and_back(host: Hive
     assert answer["data"]["strategy"] == "complex"
     lead = answer["data"]["by"]
     assert host.tree()[lead] == "queen"
+    remembered = memory(host)
+    host.hive("restart", "queen")
     text, result = job(draw)
     answer = task_result(host, ask_queen(host, text))
     assert (answer["summary"], answer["data"]["by"]) == (result, lead)
+    host.until(lambda: len(memory(host)) > len(remembered), "it was not remembered")
+    assert memory(host)[: len(remembered)] == remembered
 
 
 def test_a_failed_plan_is_revised_by_the_sleeping_architect(host: HiveHost) -> None:
