@@ -32,6 +32,7 @@ from hive_core.host.git.server import MetaGitServer
 from hive_core.host.git.signed_approvals import SignedApprovals, create_signed_approvals
 from hive_core.host.git.watch import watch_branch
 from hive_core.host.sockets.egress_sockets import EgressFacts, EgressSockets, egress_doors
+from hive_core.host.sockets.login_socket import LoginSocket
 from hive_core.host.sockets.model_sockets import AgentSocketGroup, ModelSockets
 from hive_core.host.sockets.server import SocketServer
 from hive_core.host.sockets.service_doors import MODEL_SOCKETS, ServiceDoors, user_id
@@ -59,8 +60,7 @@ from hive_core.model.config.settings import Settings
 from hive_core.reconcile import built_in_agents, root_agent
 from hive_core.reconcile.deploy.deployer import Deployer
 from hive_core.reconcile.deploy.wiring import DeployWiring
-from hive_core.reconcile.deps import BrokerHandle as Given
-from hive_core.reconcile.deps import Ports, TopicListener
+from hive_core.reconcile.deps import BrokerHandle, Ports, TopicListener
 from hive_core.reconcile.disk_limits import DiskLimiter
 from hive_core.reconcile.jobs.import_state import ImportJobs
 from hive_core.reconcile.observed import ObservedState
@@ -192,8 +192,8 @@ class Daemon:
         )  # fmt: skip
 
     @cached_property
-    def broker_handle(self) -> Given:
-        return Given(lambda: self.broker.hive, self._touch, self.broker.perform)
+    def broker_handle(self) -> BrokerHandle:
+        return BrokerHandle(lambda: self.broker.hive, self._touch, self.broker.perform)
 
     def _touch(self, topics: frozenset[str]) -> None:
         self.broker.touch(topics)
@@ -272,15 +272,15 @@ class Daemon:
 
     async def _open(self) -> None:
         """Listen on the sockets of the daemon before this one; clients have queued meanwhile."""
+        login = LoginSocket(self.sockets, self.settings.paths, self.stores.ledger.logins)
         if not self.stores.damage:  # first of all, so that no topic is missed
             self.applied.open()
             write_seeds(self.settings.paths.seeds)
             to: tuple[TopicListener, ...] = (
-                self.reconciler, self.deployer, self.imports, self.upkeep, self.duties,
-                self.model_sockets, self.egress_sockets, self.subagent_sockets,
+                self.machines, self.reconciler, self.deployer, self.imports, self.upkeep,
+                self.duties, self.model_sockets, self.egress_sockets, self.subagent_sockets, login,
             )  # fmt: skip
-            heard = [listener.on_topics for listener in to]
-            self.broker.listeners += [self.machines.on_topics, *heard, self._update_status]
+            self.broker.listeners += [*(part.on_topics for part in to), self._update_status]
         for name, fd in notify.stored_descriptors():
             self.agent_sockets.adopt(name, fd)
         self.broker.branch_moved = self.manual_commits.check_branch
@@ -295,8 +295,8 @@ class Daemon:
                     await self.agent_sockets.listen(uuid, paths.socket(uuid), base)
                 notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
-        await self.model_sockets.listen()
-        await self.egress_sockets.listen()
+        for served in (self.model_sockets, self.egress_sockets, login):
+            await served.listen()
         self.agent_sockets.close_unadopted_sockets()
 
     def _start_background(self) -> None:

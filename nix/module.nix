@@ -149,6 +149,27 @@ in
       group = egress;
       description = "hive egress proxy";
     };
+    # They act on login.sock on behalf of accounts.
+    users.groups.hive-web = { };
+    users.groups.hive-notify = { };
+    users.groups.hive-otel = { };
+    users.groups.hive-login.members = [ "hive-web" "hive-notify" "hive-otel" ];
+    users.groups.hive-proxy = { };
+    users.users.hive-web = {
+      isSystemUser = true;
+      group = "hive-web";
+      description = "hive dashboard";
+    };
+    users.users.hive-notify = {
+      isSystemUser = true;
+      group = "hive-notify";
+      description = "hive notifications";
+    };
+    users.users.hive-otel = {
+      isSystemUser = true;
+      group = "hive-otel";
+      description = "hive traces";
+    };
     users.groups.hive-small = { };
     users.users.hive-small = {
       isSystemUser = true;

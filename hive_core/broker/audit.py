@@ -51,10 +51,23 @@ def call_entry(
         fields["target_name"] = target[:_NAMED]
     if call.by_operator:
         fields["uid"] = call.uid
+    if call.seat is not None:
+        fields.update(_login_fields(call))
     return AuditEntry(
         kind, call.uuid, operation, party, kind != REFUSED, rule, reason,
         commit or call.hive.commit, call.request, call.now, fields,
     )  # fmt: skip
+
+
+def _login_fields(call: Call) -> dict[str, object]:
+    """For whom the operator acts. `confirmed` is there only where the call was confirmed."""
+    login = call.login
+    if login is None:
+        return {"account": ""}
+    fields: dict[str, object] = {
+        "account": login.account, "login": login.id, "via": login.via.value,
+    }  # fmt: skip
+    return {**fields, "confirmed": call.confirmed} if call.confirmed else fields
 
 
 def rejected_peer_entry(party: str, uid: int, hive: Hive, now: float) -> AuditEntry:

@@ -7,6 +7,7 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.broker.quarantine import quarantine_denial
+from hive_core.broker.scopes import scope_denial
 from hive_core.broker.subagents import subagent_decision
 from hive_core.errors import HiveError, NotAllowed, NotFound
 from hive_core.model.agents.agent import Profile
@@ -28,6 +29,8 @@ def judge(
     `in_phase`: the phase of a queen bounds her own calls (row Q4). What the daemon goes on with for
     her was judged when she began it.
     """
+    if call.seat is not None and (denied := scope_denial(call, operation, params)) is not None:
+        return None, denied
     if operation.whose is not None:
         target = operation.whose.find(call, params)
         if target is None:
@@ -37,11 +40,11 @@ def judge(
         target = (getattr(params, operation.target) or None) if operation.target else None
         if target is None and call.uuid != OPERATOR:
             target = call.caller
+    facts = operation.facts(call, params) if operation.facts is not None else None
+    second = getattr(params, operation.second) if operation.second is not None else None
     context = NO_CONTEXT
-    if operation.facts is not None and (facts := operation.facts(call, params)):
-        context = AuthzContext(None, facts)
-    if operation.second is not None:
-        context = AuthzContext(getattr(params, operation.second) or None, context.facts)
+    if facts or second:
+        context = AuthzContext(second or None, facts or NO_CONTEXT.facts)
     seldom = call.sub is not None or (target is not None and "/" in target)
     decision = subagent_decision(call, operation, target) if seldom else None
     decision = decision or decide(operation.allow, call.hive, call.caller, target, context)

@@ -100,3 +100,5 @@ class CallBatch:
     entries: list[AuditEntry] = field(default_factory=list)
     # Calls that this batch counted; a batch that is rolled back counts none.
     counted: list[PendingCall] = field(default_factory=list)
+    # Those for which it took a confirmation; rolled back, it took none.
+    confirmed: list[PendingCall] = field(default_factory=list)

@@ -17,6 +17,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import Cpu, Machine, State
 from hive_core.model.agents.model_catalog import ModelCatalog
 from hive_core.model.agents.subagent import SubAgent, address
+from hive_core.model.operator.account import Login, LoginSeat
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.artifact import Content, UploadLimits
 from hive_core.ports import Contents, GitServer, Journal, SubAgentSockets, Vault
@@ -191,10 +192,19 @@ class Call:
     """The sub-agent of the caller whose socket it is; None: the caller itself."""
     rows: RowVersions = field(default_factory=RowVersions)
     """The changes of agents, in memory, for those who watch them."""
+    seat: LoginSeat | None = None
+    """Of a call on login.sock: the place of its login, empty before one."""
+    confirmed: str = ""
+    """How the login has confirmed this call: `passkey` or `totp`; empty: it needed no more."""
 
     @property
     def by_operator(self) -> bool:
         return self.uuid == OPERATOR
+
+    @property
+    def login(self) -> Login | None:
+        """The login on whose behalf the operator calls; None: the operator's own socket."""
+        return self.ledger.logins.get(self.seat.login) if self.seat is not None else None
 
     @property
     def party(self) -> str:

@@ -11,6 +11,7 @@ from hive_core.broker.call import Ready, SlowReadSources
 from hive_core.broker.operation import Operation, Params, Result
 from hive_core.errors import BadFrame, HiveError
 from hive_core.model.agents.subagent import address
+from hive_core.model.operator.account import LoginSeat
 
 SlowRead = Callable[[SlowReadSources], Awaitable[Result]]
 Send = Callable[[bytes, bool], None]
@@ -37,8 +38,8 @@ class PendingCall:
     """One call of a connection. It stays at the head of the queue until its last reply."""
 
     __slots__ = (
-        "changes", "connection", "counted", "due", "fault", "job", "more", "oneway", "ready",
-        "reply", "request", "size", "streams", "writes",
+        "changes", "confirmed", "connection", "counted", "due", "fault", "job", "more",
+        "oneway", "ready", "reply", "request", "size", "streams", "writes",
     )  # fmt: skip
 
     def __init__(self, connection: ClientConnection, size: int = 0) -> None:
@@ -51,6 +52,8 @@ class PendingCall:
         self.writes = self.changes = False
         # Whether it was counted as a call: the handler of one that waits runs again and again.
         self.counted = False
+        # How its login has confirmed it: taken once, however often the handler runs.
+        self.confirmed = ""
         # The reply to a call that has no handler: a fault of the frame, or a fixed reply.
         self.fault: HiveError | None = None
         self.reply = b""
@@ -89,18 +92,21 @@ class ClientConnection:
 
     `party` is the UUID text of the agent whose socket this is, or `operator`; `sub`: the id of its
     sub-agent whose socket it is, or empty. `send` takes the bytes of a batch, and whether to close
-    after them.
+    after them. `seat`: the login of a connection of login.sock.
     """
 
     __slots__ = (
-        "busy", "bytes_held", "calls", "closing", "frames", "full", "out", "party", "send", "sub",
-        "uid", "unpark", "write_blocked",
+        "busy", "bytes_held", "calls", "closing", "frames", "full", "out", "party", "seat", "send",
+        "sub", "uid", "unpark", "write_blocked",
     )  # fmt: skip
 
-    def __init__(self, party: str, uid: int, send: Send, sub: str = "") -> None:
+    def __init__(
+        self, party: str, uid: int, send: Send, sub: str = "", seat: LoginSeat | None = None
+    ) -> None:
         self.party = party
         self.sub = sub
         self.uid = uid
+        self.seat = seat
         self.send = send
         # Frames are read a few at a time: many small ones must not hold up the others.
         self.frames: deque[bytes | BadFrame] = deque()

@@ -274,6 +274,8 @@ class Broker:
         """A batch was rolled back: whether it may be run once more, after what this has changed."""
         for call in batch.counted:
             call.counted = False
+        for call in batch.confirmed:
+            call.confirmed = ""
         if isinstance(error, RetryWithSavepoints):
             self._batches_with_savepoints = _CAREFUL
             return True

@@ -13,9 +13,10 @@ from hive_core.broker.audit import REFUSED, Audit, Judgement, call_entry
 from hive_core.broker.authorize import judge, refusal
 from hive_core.broker.batch import CallBatch, RetryWithSavepoints, Services
 from hive_core.broker.call import Call, Outcome, Ready
+from hive_core.broker.confirmation import take_confirmation
 from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
 from hive_core.broker.hooks import CallRefused, emit
-from hive_core.broker.operation import Operation, unlisted_operation
+from hive_core.broker.operation import Operation, Params, unlisted_operation
 from hive_core.broker.outcome import (
     EVENTS,
     AuthorizedCall,
@@ -27,6 +28,7 @@ from hive_core.broker.outcome import (
     recorded_outcome,
 )
 from hive_core.broker.rate_limit import RateLimiter
+from hive_core.broker.scopes import scope_denial
 from hive_core.broker.storage_limits import StorageLimiter
 from hive_core.broker.subagents import require_subagent
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
@@ -35,14 +37,15 @@ from hive_core.model.wire.record import (
     DAEMON,
     EGRESS,
     EGRESS_CALLER,
+    LOGIN,
     MODEL,
     MODEL_CALLER,
     OPERATOR,
 )
 from hive_core.policy.algebra import Decision
 
-# hive-model limits the calls of each agent itself.
-_SERVICES = {MODEL: MODEL_CALLER, EGRESS: EGRESS_CALLER}
+# hive-model limits the calls of each agent itself; hive-web those of each login.
+_SERVICES = {MODEL: MODEL_CALLER, EGRESS: EGRESS_CALLER, LOGIN: OPERATOR}
 _UNLIMITED = frozenset({OPERATOR, *_SERVICES})
 log = logging.getLogger(__name__)
 
@@ -117,11 +120,11 @@ class Dispatch:
                 raise NotFound("the caller was destroyed")
         call = self._call(batch, name, connection, more=pending.streams)
         key = getattr(params, "idempotency_key", None) if operation.is_remembered else None
-        if key is not None:
-            stored = idempotency.first_result(call, operation, params, key)
-            if stored is not None:
-                return recorded_outcome(pending, batch, stored, call.ledger.jobs)
+        if key is not None and (stored := _stored_result(call, operation, params, key)) is not None:
+            return recorded_outcome(pending, batch, stored, call.ledger.jobs)
         target, decision = judge(call, operation, params)
+        if connection.seat is not None:
+            call, decision = self._confirm(pending, batch, call, decision)
         case = AuthorizedCall(pending, batch, call, operation, params, target, decision, key)
         if not decision.allowed:
             self._write_refusal(case, case.judgement)
@@ -132,6 +135,21 @@ class Dispatch:
             self._check_limits(case)
         return case if pending.ready is None else _with_read_result(case)
 
+    def _confirm(
+        self, pending: PendingCall, batch: CallBatch, call: Call, decision: Decision
+    ) -> tuple[Call, Decision]:
+        """The call of a login with the confirmation that it needs, or the refusal without one."""
+        login = call.login
+        if not decision.allowed or login is None or pending.request is None:
+            return call, decision
+        if not pending.counted:
+            pending.counted = True
+            call.ledger.logins.use(login.id, call.now)
+        if not pending.confirmed:
+            decision, pending.confirmed = take_confirmation(call, login, *pending.request, decision)
+            batch.confirmed.append(pending)
+        return replace(call, confirmed=pending.confirmed), decision
+
     def _call(
         self, batch: CallBatch, name: str, connection: ClientConnection, *, more: bool
     ) -> Call:
@@ -140,11 +158,14 @@ class Dispatch:
         self._number += 1
         party, sub = connection.party, connection.sub
         subagents, now = services.ledger.subagents, batch.now
+        seat = connection.seat
+        if seat is not None:
+            party = OPERATOR
         return Call(
             name, party, f"{self._prefix}-{self._number:x}", batch.now, batch.hive, services.ledger,
             services.settings, services.states, batch.topics, more, connection.uid, services.vault,
             services.contents, None, services.git, self._models, services.prompts,
-            require_subagent(subagents, party, sub, now) if sub else None, services.rows,
+            require_subagent(subagents, party, sub, now) if sub else None, services.rows, seat,
         )  # fmt: skip
 
     def _outcome_without_handler(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:
@@ -214,6 +235,13 @@ class Dispatch:
             self._audit.write(refused)
         else:
             batch.entries.append(refused)
+
+
+def _stored_result(call: Call, operation: Operation, params: Params, key: str) -> bytes | None:
+    """The result of a repeated call. A login gets none that its scope does not have."""
+    if call.seat is not None and scope_denial(call, operation, params) is not None:
+        return None
+    return idempotency.first_result(call, operation, params, key)
 
 
 def _refuse_change(operation: Operation) -> Never:

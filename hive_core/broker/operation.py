@@ -11,6 +11,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Final,
+    Literal,
     TypeVar,
     Union,
     cast,
@@ -22,6 +23,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, Field
 
 from hive_core.model.agents.roles import ACTIONS, ADMINISTER, Action
+from hive_core.model.operator.account import Scope
 from hive_core.policy.role_guard import guard_by_role
 from hive_core.policy.rules import OPERATOR, Rule
 
@@ -69,6 +71,9 @@ class Result(BaseModel):
 P = TypeVar("P", bound=Params)
 Handler = Callable[["Call", P], "Outcome"]
 Facts = Callable[["Call", P], frozenset[str]]
+Level = Literal["each", "fresh"]
+# Which confirmation a call needs; a function says it of the call, None: it needs none.
+Confirm = Level | Callable[["Call", P], "Level | None"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,11 @@ class Operation:
     For programs that ask before a call: a `destructive` operation ends, replaces or removes
     something; an `idempotent` one has no further effect when it is called again with the same
     params; an `open_world` one reaches something outside the hive.
+    What logins on login.sock may call is derived (`broker/scopes.py`) from the rule, the params,
+    and from this: a `local` operation is served on the operator's own socket only; `any_login`: it
+    needs no login, or only the caller's own; `scope`: the only scope that has it. `confirm`: a
+    login confirms the call first, `each` time or within the last minutes (`fresh`). `bound` gives
+    what a confirmation of `each` is bound to beside the params.
     """
 
     name: str
@@ -126,6 +136,11 @@ class Operation:
     destructive: bool = False
     idempotent: bool = False
     open_world: bool = False
+    local: bool = False
+    any_login: bool = False
+    scope: Scope | None = None
+    confirm: Confirm[Any] | None = None
+    bound: Callable[[Call, Any], str] | None = None
 
     @cached_property
     def awaits(self) -> bool:
@@ -193,6 +208,11 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     destructive: bool = False,
     idempotent: bool = False,
     open_world: bool = False,
+    local: bool = False,
+    any_login: bool = False,
+    scope: Scope | None = None,
+    confirm: Confirm[Any] | None = None,
+    bound: Callable[[Call, Any], str] | None = None,
     into: dict[str, Operation] = REGISTRY,
 ) -> Callable[[Handler[P]], Handler[P]]:
     """Declare a handler `(call, params) -> outcome` as an operation under its own name.
@@ -208,7 +228,8 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
             _bare(handler, action, guard_by_role(action, allow)),
             target=target, second=second, preposition=preposition, facts=facts, whose=whose,
             aliases=aliases, shares=shares, urgent=urgent, destructive=destructive,
-            idempotent=idempotent, open_world=open_world,
+            idempotent=idempotent, open_world=open_world, local=local, any_login=any_login,
+            scope=scope, confirm=confirm, bound=bound,
         )  # fmt: skip
         if streams:
             declared = replace(declared, streams=True)

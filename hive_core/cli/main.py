@@ -55,7 +55,7 @@ COMMANDS: Final = {
     "metrics": "host.metrics", "cost": "work.budgets", "budget": "work.budgets",
     "completion": "core.completion", "help": "core.help", "version": "core.help",
     "quarantine": "agents.quarantine", "model": "config.models", "phase": "agents.phases",
-    "runtime": "host.runtime",
+    "runtime": "host.runtime", "web": "host.web",
 }  # fmt: skip
 # Names that work but are not in the help: those of other programs, and of older releases.
 UNLISTED: Final = {
@@ -78,7 +78,7 @@ SECTIONS: Final = {
     "Work": "task turn plan trigger artifact budget wait",
     "Configuration and rights": "approval history rollback config definition prompt role tool why"
     " cap allow disallow secret quarantine model",
-    "The host": "setup teardown migrate converge gc metrics meta call completion runtime help"
+    "The host": "setup teardown web migrate converge gc metrics meta call completion runtime help"
     " version",
 }
 _MORE: Final = """

@@ -12,6 +12,7 @@ from typing import Any
 
 from hive_core.broker.operation import Operation
 from hive_core.broker.request import INTERFACE
+from hive_core.broker.scopes import class_of
 from hive_core.surfaces.shape import params_schema, result_schema
 
 
@@ -30,6 +31,7 @@ def _entry(operation: Operation) -> dict[str, Any]:
         "doc": operation.doc,
         "who": operation.allow.text,
         "mutates": operation.mutates,
+        "scope": class_of(operation).value,
         "stream": operation.streams,
         "target": operation.target,
         "second": operation.second,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hive_core import errors
 from hive_core.broker.operation import Operation
 from hive_core.broker.request import INTERFACE
+from hive_core.broker.scopes import OperationClass, class_of
 from hive_core.surfaces.shape import Field, NamedType, Shapes, params_schema, result_schema
 
 _HEAD = f"""\
@@ -22,6 +23,19 @@ what was expected and what was sent), a value of the right type that is invalid 
 `InvalidArgument`. An agent that the caller cannot see is answered like one that does not exist:
 `NotFound`. About an agent that it cannot see a caller can learn only that its name is taken.
 """
+
+
+_LOGINS = {
+    OperationClass.LOCAL: "none, only the operator's own socket",
+    OperationClass.AGENT: "none, it is about an agent itself",
+    OperationClass.ANY_LOGIN: "needs no scope",
+    OperationClass.VIEWER: "scope `viewer`",
+    OperationClass.NOTIFIER: "scope `notifier`",
+    OperationClass.OPERATOR: "scope `operator`",
+    OperationClass.APPROVER: "scope `approver`, with a second confirmation",
+    OperationClass.BY_PARAMS: "scope `operator`, or `approver` with a second confirmation where it"
+    " gives more rights",
+}
 
 
 def operations_page(registry: Mapping[str, Operation]) -> str:
@@ -49,6 +63,7 @@ def _facts(operation: Operation) -> Iterator[str]:
     yield f"- Method: `{INTERFACE}.{operation.method}`"
     yield f"- Action: `{operation.action}`"
     yield f"- Allowed: {operation.allow.text}"
+    yield f"- Logins: {_LOGINS[class_of(operation)]}"
     if operation.aliases:
         yield f"- Also called: {', '.join(f'`{alias}`' for alias in sorted(operation.aliases))}"
     for name, parameter in operation.shares.items():

@@ -162,7 +162,7 @@ def test_a_stranger_is_refused_and_recorded(harness: BrokerHarness, declared: Op
 
 
 # Whatever JSON object the caller likes.
-FREE = {"data"}
+FREE = {"data", "parameters"}
 # Asked without a target, an agent asks about itself, its own box and what it may see.
 FOR_EVERYONE = {
     "whoami", "recv", "ack", "nack", "wake", "get_job", "wait_job", "list_jobs",

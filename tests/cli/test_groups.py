@@ -40,7 +40,9 @@ OTHERS = sorted(GROUPS.keys() - set(LISTS))
 def test_every_group_is_of_the_same_kind() -> None:
     assert len(LISTS) > 9
     assert all(isinstance(group, Group) for group in GROUPS.values())
-    assert OTHERS == [("config",), ("phase",), ("session",)], "what can be listed is a ListGroup"
+    assert OTHERS == [("config",), ("phase",), ("session",), ("web",)], (
+        "what can be listed is a ListGroup"
+    )
 
 
 @pytest.mark.parametrize("words", LISTS, ids=" ".join)

@@ -66,13 +66,13 @@ def _users() -> Iterator[Finding]:
         groups = os.getgrouplist("hive", pwd.getpwnam("hive").pw_gid)
         for user in layout.USERS:
             pwd.getpwnam(user)
-        wanted = {name: grp.getgrnam(name).gr_gid for name in ("hive-operator", "systemd-journal")}
+        wanted = {name: grp.getgrnam(name).gr_gid for name in (*layout.GROUPS, "systemd-journal")}
     except KeyError as error:
         yield fail("users", f"{error.args[0]}; `hive setup` creates them")
         return
     journal = wanted["systemd-journal"] in groups
     yield (
-        ok("users", ", ".join((*layout.USERS, layout.OPERATORS)))
+        ok("users", ", ".join((*layout.USERS, *layout.GROUPS)))
         if journal
         else fail("users", "hive is not in systemd-journal")
     )

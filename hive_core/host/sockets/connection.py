@@ -223,6 +223,15 @@ class PeerConnection(asyncio.BufferedProtocol):
         if self._line is not None and self._line.write_blocked and not self._stuck:
             self._host.on_drained(self._line)
 
+    def close_without_login(self, is_open: Callable[[str], bool]) -> None:
+        """Close a connection of login.sock whose login has ended; what was answered is sent."""
+        line = self._line
+        if line is None or line.seat is None or not line.seat.login:
+            return
+        if self.transport is not None and not is_open(line.seat.login):
+            line.closing = True
+            self.transport.close()
+
     def abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,8 @@ from hive_core.errors import BadFrame, Busy, HiveError, Internal
 from hive_core.host.sockets.connection import PATIENCE, PeerConnection, PeerTimeouts
 from hive_core.host.sockets.listener import Listener
 from hive_core.model.agents.subagent import SUBAGENT_UIDS, split_address
-from hive_core.model.wire.record import OPERATOR
+from hive_core.model.operator.account import LoginSeat
+from hive_core.model.wire.record import LOGIN, OPERATOR
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ _KEEP_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_inf
 _OPERATOR_CONNECTIONS: Final = 256
 _SERVICE_CONNECTIONS: Final = 8
 _SUBAGENT_CONNECTIONS: Final = 16
+_LOGIN_CONNECTIONS: Final = 512
 _READS_AT_ONCE: Final = 4
 _READ_SECONDS: Final = 45.0
 
@@ -122,6 +124,17 @@ class SocketServer:
         listener = Listener(party, path, range(uid, uid + 1), _SERVICE_CONNECTIONS)
         await self._listen(listener, Access(0o666))
 
+    async def listen_logins(self, path: Path, group: str, uids: Collection[int]) -> None:
+        """Serve logins: only peers of these users, who act on behalf of accounts."""
+        listener = Listener(LOGIN, path, uids, _LOGIN_CONNECTIONS)
+        await self._listen(listener, Access(0o660, group))
+
+    def close_connections_of_ended_logins(self, is_open: Callable[[str], bool]) -> None:
+        """Close the connections whose login has ended, once their replies are sent."""
+        listener = self._listeners.get(LOGIN)
+        for connection in list(listener.connections) if listener is not None else ():
+            connection.close_without_login(is_open)
+
     async def _listen(self, listener: Listener, access: Access) -> None:
         party, known = listener.party, self._listeners.get(listener.party)
         if known is not None and (known.path, known.uids) == (listener.path, listener.uids):
@@ -184,7 +197,8 @@ class SocketServer:
             return None
         listener.connections.add(connection)
         agent, sub = split_address(listener.party)
-        return ClientConnection(agent, uid, connection.send, sub)
+        seat = LoginSeat() if listener.party == LOGIN else None
+        return ClientConnection(agent, uid, connection.send, sub, seat)
 
     def feed(self, line: ClientConnection, frames: list[bytes | BadFrame]) -> None:
         self._broker.receive(line, frames)

@@ -12,6 +12,9 @@ from types import TracebackType
 from typing import Final
 
 from hive_core.errors import HiveError
+from hive_core.ledger.accounts.confirmations import ConfirmationStore
+from hive_core.ledger.accounts.logins import LoginStore
+from hive_core.ledger.accounts.storage import AccountStore
 from hive_core.ledger.agents.archives import Archives
 from hive_core.ledger.agents.quarantines import QuarantineStore
 from hive_core.ledger.agents.revocations import Revocations
@@ -64,6 +67,8 @@ from hive_core.model.work.task import COURSE as TASK_COURSE
 from hive_core.model.work.trigger import FIRE
 
 LIVE_RATE, LIVE_BURST = 4.0, 8  # live texts of one agent: a second, and in a burst
+OPENINGS_A_MINUTE = 5  # logins that one address opens, or fails to
+CODES, CODES_SECONDS = 5, 300  # TOTP codes that an account may try
 REPORT_RATE, REPORT_BURST = 2.0, 20  # progress reports of one task: a second, and in a burst
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 COURSES: Final[tuple[tuple[str, StateMachine], ...]] = (
@@ -161,6 +166,9 @@ class Ledger:
         self.phases = PhaseStore(connection)
         self.colonies = ColonyStore(connection)
         self.credentials = CredentialStore(connection)
+        self.accounts = AccountStore(connection)
+        self.logins = LoginStore(connection)
+        self.confirmations = ConfirmationStore(connection)
         self.models = ModelCallStore(connection)
         self.subagents = SubAgentStore(connection)
         self.history = HistoryTrimmer(connection, self.stored)
@@ -174,6 +182,8 @@ class Ledger:
         self.sends = TokenBuckets(limits.send_rate, limits.send_burst)
         self.changes = TokenBuckets(limits.change_rate, limits.change_burst)
         self.commits = TokenBuckets(limits.commit_rate, limits.commit_burst)
+        self.openings = TokenBuckets(OPENINGS_A_MINUTE / 60, OPENINGS_A_MINUTE)
+        self.codes = TokenBuckets(CODES / CODES_SECONDS, CODES)
 
     @classmethod
     def open(
@@ -202,6 +212,7 @@ class Ledger:
                 ledger.messages.start()
                 ledger.budgets.usage.open()
                 ledger.quarantines.open()
+                ledger.logins.load()
                 ledger.stored.start()
         except BaseException:
             connection.close()
@@ -251,6 +262,7 @@ class Ledger:
         try:
             self.messages.seal()
             self.budgets.usage.flush()
+            self.logins.record_use()
             self.events.seal()
             self._step("commit")
             self.connection.commit()
@@ -262,6 +274,8 @@ class Ledger:
         self.reports.commit()
         self.changes.commit()
         self.commits.commit()
+        self.openings.commit()
+        self.codes.commit()
 
     def roll_back(self) -> None:
         # A batch that is run again must not be charged twice.
@@ -269,6 +283,8 @@ class Ledger:
         self.reports.roll_back()
         self.changes.roll_back()
         self.commits.roll_back()
+        self.openings.roll_back()
+        self.codes.roll_back()
         self.connection.roll_back()
 
     def back_up(self, path: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from hive_core.model.agents.agent import AgentName, Limits, SubtreeLimits, Value
 from hive_core.model.config import limits as figures
 from hive_core.model.config.egress import EgressSettings
+from hive_core.model.config.web import WebSettings
 from hive_core.model.config.written_values import (
     Bytes,
     Command,
@@ -237,6 +238,11 @@ class Paths(Value):
         return self.runtime / "operator.sock"
 
     @property
+    def login_socket(self) -> Path:
+        """Where hive-web, hive-notify and hive-otel act on behalf of accounts."""
+        return self.runtime / "login.sock"
+
+    @property
     def model_control_socket(self) -> Path:
         """Where hive-model accounts for calls of models."""
         return self.runtime / "model-control.sock"
@@ -337,6 +343,7 @@ class Settings(Value):
     budgets: figures.BudgetSettings = figures.BudgetSettings()
     models: figures.ModelSettings = figures.ModelSettings()
     egress: EgressSettings = EgressSettings()
+    web: WebSettings = WebSettings()
     log: figures.LogSettings = figures.LogSettings()
     daemons: figures.BuiltInSettings = figures.BuiltInSettings()
     maid: checks.MaidConfig = checks.MaidConfig()

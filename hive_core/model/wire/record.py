@@ -16,6 +16,8 @@ MODEL_CALLER = "(model)"
 # The same of hive-egress, the service that connects agents to the internet.
 EGRESS = "egress"
 EGRESS_CALLER = "(egress)"
+# The party of all connections of login.sock: the operator on behalf of accounts.
+LOGIN = "login"
 
 
 # Every kind of event that the daemon writes; notes of agents have kinds `own.WORD`.

@@ -34,7 +34,7 @@ class Imported(Result):
     job: str = Field(description="The job; it ends when all files are copied.")
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of", local=True)
 def import_state(call: Call, params: ImportParams) -> Record[Imported]:
     """Copy a folder of the host into the state of an agent. Root allows it in /etc/hive/imports.
 

@@ -82,7 +82,7 @@ class Secrets(Result):
     secrets: list[Secret] = Field(description="The secrets by key, without their values.")
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of", local=True)
 def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
     """Create or replace a secret of an agent.
 

@@ -79,6 +79,7 @@ class ClockJumps:
         try:
             with ledger.transaction():
                 ledger.shifts.move(by, now, longest)
+                ledger.logins.follow_clock(by)
                 if mail:
                     ledger.messages.shift(by)
         except HiveError as error:

@@ -20,12 +20,18 @@ USER: Final = "hive"
 MODEL_USER: Final = "hive-model"  # calls providers, with their keys
 SMALL_USER: Final = "hive-small"  # runs the embedded model
 EGRESS_USER: Final = "hive-egress"  # connects agents to the internet
+# They act on login.sock on behalf of accounts: the dashboard, notifications, traces.
+LOGIN_USERS: Final = ("hive-web", "hive-notify", "hive-otel")
+LOGINS: Final = "hive-login"  # may open login.sock
+PROXIES: Final = "hive-proxy"  # web servers before the dashboard
 OPERATORS: Final = "hive-operator"
+GROUPS: Final = (OPERATORS, LOGINS, PROXIES)
 NO_HOME: Final = "/nonexistent"
 JOURNAL: Final = "systemd-journal"
 HOME: Final = "/var/lib/hive"
 USERS: Final = {
     USER: HOME, MODEL_USER: NO_HOME, SMALL_USER: NO_HOME, EGRESS_USER: NO_HOME,
+    **dict.fromkeys(LOGIN_USERS, NO_HOME),
 }  # fmt: skip
 RUN: Final = "/run/hive"
 CONFIG: Final = "/etc/hive/hive.toml"

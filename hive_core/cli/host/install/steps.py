@@ -88,11 +88,13 @@ def _images() -> layout.File:
 
 
 def _accounts(machine: HostMachine) -> None:
-    for group in (*layout.USERS, layout.OPERATORS):
+    for group in (*layout.USERS, *layout.GROUPS):
         machine.group(group)
     for user, home in layout.USERS.items():
         machine.user(user, home)
     machine.member(layout.USER, layout.JOURNAL)
+    for user in layout.LOGIN_USERS:
+        machine.member(user, layout.LOGINS)
 
 
 def _units(machine: HostMachine, changed: set[str]) -> None:
@@ -150,4 +152,4 @@ def purge(machine: HostMachine) -> None:
     machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent, Path(layout.PROFILES.path)])
     for user in layout.USERS:
         machine.account_gone(user, (user,))
-    machine.account_gone(layout.USER, (layout.OPERATORS,))
+    machine.account_gone(layout.USER, layout.GROUPS)

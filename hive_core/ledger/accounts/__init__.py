@@ -1,0 +1,1 @@
+"""Rows of accounts, of their passkeys, and of logins."""

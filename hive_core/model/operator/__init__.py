@@ -1,0 +1,1 @@
+"""Values of the operator's side: accounts, their scopes, and logins."""

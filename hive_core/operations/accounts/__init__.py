@@ -1,0 +1,1 @@
+"""Operations on accounts and logins: who acts as the operator on login.sock."""

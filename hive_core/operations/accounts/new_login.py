@@ -1,0 +1,46 @@
+"""Begins and ends logins, in the transaction of a call."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from hive_core.broker.call import Call
+from hive_core.model.operator.account import Account, Login, Via, digest_of
+from hive_core.operations.accounts.views import TOPIC
+
+LOGIN_SECONDS: Final = 7 * 86_400.0
+IDLE_SECONDS: Final = 12 * 3600.0
+# Logins of one account, tokens included; of more, the one ends that was not used for longest.
+_MOST: Final = 64
+
+
+def open_new_login(
+    call: Call, account: Account, via: Via, seconds: float = LOGIN_SECONDS, name: str = ""
+) -> tuple[Login, str]:
+    """Open a login of an account, and return its secret, of which only a digest is kept."""
+    store, is_token = call.ledger.logins, via is Via.TOKEN
+    secret = f"{'token' if is_token else 'login'}_{secrets.token_urlsafe(32)}"
+    login = Login(
+        secrets.token_hex(8), digest_of(secret), account.name, name, via, account.scopes,
+        call.now, call.now, call.now + seconds, 0.0 if is_token else IDLE_SECONDS,
+    )  # fmt: skip
+    others = [other for other in store.all() if other.account == account.name]
+    if len(others) >= _MOST:
+        end_one_login(call, min(others, key=lambda other: store.last_used(other.id)))
+    store.add(login)
+    call.notify(TOPIC)
+    return login, secret
+
+
+def end_one_login(call: Call, login: Login) -> None:
+    """End a login; its connections are closed after COMMIT."""
+    call.ledger.logins.end(login.id)
+    call.notify(TOPIC)
+
+
+def end_logins_of(call: Call, account: str, via: Via | None = None) -> None:
+    """End the logins of an account: all, or those that were opened in this way."""
+    for login in call.ledger.logins.all():
+        if login.account == account and via in (None, login.via):
+            end_one_login(call, login)
