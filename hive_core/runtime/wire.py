@@ -10,6 +10,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
 BASE: Final = "http://hive-model"
+WIRES: Final = ("chat", "responses", "messages")
 # hive-model puts the key of the provider in its place; no agent has one.
 _NO_KEY: Final = "none"
 # The first byte and each pause are bounded by hive-model, which answers before that.

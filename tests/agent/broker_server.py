@@ -72,7 +72,9 @@ class BrokerServer:
         listener.listen()
         self._selector.register(listener, selectors.EVENT_READ, party)
 
-    def start(self, agent: str, command: Sequence[str], **environment: str) -> None:
+    def start(
+        self, agent: str, command: Sequence[str], *descriptors: int, **environment: str
+    ) -> None:
         """Run a program as an agent: with its socket, its name and the Python client."""
         base = {
             "PATH": os.environ["PATH"], "HIVE_SOCKET": self.socket_of(agent), "HIVE_NAME": agent,
@@ -87,6 +89,7 @@ class BrokerServer:
                 env={**base, **environment},
                 text=True,
                 stderr=subprocess.PIPE,
+                pass_fds=descriptors,
             )
         )
 

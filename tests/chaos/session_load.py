@@ -49,17 +49,19 @@ send_rate = 100000
 send_burst = 100000
 """
 UNITS = ("hived", "hive-model")
-PROCESSES = {"session": "session", "runtime": "hive_core.runtime.child"}
+PROCESSES = {
+    "session": "session", "runtime": "hive-runtime", "fork server": "hive-forkserver",
+}  # fmt: skip
 VICTIMS = (*UNITS, *PROCESSES, "unit")
 POINTS = tuple(sorted(KINDS - {"open", "compact", "rewind"}))
-# Kills the process of a unit that has this word in its command line; prints its id.
+# Kills the process of a unit that has this name, or this word in its command line; prints its id.
 _KILL = """
 import os, pathlib, signal, sys
 for place in pathlib.Path("/proc").glob("[0-9]*"):
     try:
         words = (place / "cmdline").read_bytes().split(b"\\0")
         if sys.argv[1] in (place / "cgroup").read_text() and b"python" in words[0]:
-            if sys.argv[2].encode() in words:
+            if sys.argv[2].encode() in (*words, (place / "comm").read_bytes().strip()):
                 os.kill(int(place.name), signal.SIGKILL)
                 print(place.name)
     except OSError:

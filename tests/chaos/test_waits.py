@@ -33,6 +33,7 @@ PROGRAMS = {
     "agent/session/subagents/process.py": "a sub-agent, killed whole at its time limit",
     "agent/session/runtimes/cli.py": "a CLI, killed with its group when its session closes it",
     "agent/session/runtimes/builtin.py": "the runtime, killed when its session closes it",
+    "agent/session/runtimes/fork_server.py": "the fork server, killed when its session closes it",
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
     "cli/host/doctor.py": "the operator waits, and can interrupt",
     "cli/host/doctor_models.py": "",

@@ -165,7 +165,7 @@ class ModelExchange:
         if data is not None:
             line = {**line, "history": True}
         if self._runtime is None:
-            self._runtime = self.pool.take(self.conversation.events)
+            self._runtime = self.pool.take(self.conversation.events, self.context.model.wire)
         self._runtime.send(line, data)
 
     def _pass_arrived(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from hive_core.agent.session.runtimes.claude import ClaudeDialect
 from hive_core.agent.session.runtimes.cli import CliCommand
 from hive_core.agent.session.runtimes.cli_dialect import CLIS_FOLDER, CliDialect, CliPlace
 from hive_core.agent.session.runtimes.codex import CodexDialect
+from hive_core.agent.session.runtimes.fork_server import ForkServerClient
 from hive_core.agent.session.runtimes.forwarder import ModelForwarder
 from hive_core.agent.session.server_settings import read_server_settings
 from hive_core.agent.session.servers import McpServers
@@ -53,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
         "--uid", type=int, default=UID,
         help=f"user of tools and runtime, where the session runs as root (default {UID})",
     )  # fmt: skip
+    parser.add_argument(
+        "--fork-server", type=int, metavar="DESCRIPTOR",
+        help="socket of a fork server that runs already (default: start one when it is needed)",
+    )  # fmt: skip
     return parser
 
 
@@ -63,13 +69,13 @@ def run_session(path: str, arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     state = options.state or state_folder()
     os.environ["HIVE_STATE"] = str(state)  # for tools, which read skills there
-    services = read_services(path, state, options.uid)
+    services = read_services(path, state, options.uid, options.fork_server)
     services.runtime.check()
     start_beside(path)
     return run_until_stop(lambda: serve_session(services))
 
 
-def read_services(path: str, state: Path, uid: int) -> SessionServices:
+def read_services(path: str, state: Path, uid: int, door: int | None = None) -> SessionServices:
     """What the environment and the deployed configuration say."""
     as_user = uid if os.geteuid() == 0 else None
     runtime = RuntimeCommand(
@@ -79,9 +85,14 @@ def read_services(path: str, state: Path, uid: int) -> SessionServices:
     workspace = Path(os.environ.get("HIVE_WORKSPACE") or state / "work")
     make_workspace(workspace, as_user)
     file = config_folder() / "agent.toml"
+    settings = SessionSettings.read(file)
+    shared = None if door is None else socket.socket(fileno=door)
+    if shared is not None:
+        shared.set_inheritable(False)  # a tool could have a process of any user started there
     return SessionServices(
         os.environ.get("HIVE_NAME", ""), path, state / "session",
-        ToolPlace(workspace, path, as_user), runtime, SessionSettings.read(file),
+        ToolPlace(workspace, path, as_user), runtime, settings,
+        forks=ForkServerClient(runtime, settings.idle, shared),
         servers=McpServers(runtime, read_server_settings(file), workspace),
     )  # fmt: skip
 

@@ -171,7 +171,7 @@ class McpServers:
             raise RuntimeGone("the session ends")
         if self._process is None:
             events: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
-            self._process = BuiltinRuntime(self._command, events, MODULE)
+            self._process = self._command.open(events, module=MODULE)
             threading.Thread(
                 target=self._listen, args=(self._process, events), name="servers", daemon=True
             ).start()

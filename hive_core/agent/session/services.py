@@ -14,6 +14,7 @@ from hive_core.agent.reconnect import Link
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
 from hive_core.agent.session.runtimes.cli import CliCommand
+from hive_core.agent.session.runtimes.fork_server import ForkServerClient
 from hive_core.agent.session.servers import McpServers
 from hive_core.errors import HiveError, InvalidArgument, MethodNotFound, TimedOut, Unreachable
 from hive_core.varlink import Message
@@ -73,7 +74,8 @@ def _check_value(key: str, value: object) -> float:
 class SessionServices:
     """The services of one session. `stop` is set when it ends.
 
-    `cli`: where a CLI runs its model. `depth`, `clone_depth`: those of the sub-agent that this
+    `cli`: where a CLI runs its model. `forks`: what opens its built-in runtimes; None: each is
+    started by itself. `depth`, `clone_depth`: those of the sub-agent that this
     process is, as the daemon wrote them.
     """
 
@@ -84,6 +86,7 @@ class SessionServices:
     runtime: RuntimeCommand
     settings: SessionSettings = field(default_factory=SessionSettings)
     cli: CliCommand | None = None
+    forks: ForkServerClient | None = None
     servers: McpServers | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     depth: int = 0

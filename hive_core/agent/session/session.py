@@ -39,7 +39,9 @@ class AgentSession:
 
     def __init__(self, services: SessionServices, parallel: int = 1) -> None:
         self.services = services
-        self.pool = RuntimePool(services.cli or services.runtime, services.settings.idle)
+        self.pool = RuntimePool(
+            services.cli or services.forks or services.runtime, services.settings.idle
+        )
         self._open: dict[str, OpenConversation] = {}
         self._users: dict[str, int] = {}
         self._running: dict[str, threading.Thread] = {}
@@ -152,6 +154,8 @@ class AgentSession:
         for thread in threads:
             thread.join(_SETTLE)
         self.pool.close()
+        if self.services.forks is not None:
+            self.services.forks.close()
 
     # Conversations. A user holds one open; the last one closes it when no turn is left.
 

@@ -286,8 +286,10 @@ def test_a_sub_agent_that_is_killed_is_an_error_of_its_call(host: ForkHost) -> N
     (child,) = host.session.until(lambda: children_of(session, "--child"))
     host.session.until(sleepers)
     assert "NoNewPrivs:\t1" in Path(f"/proc/{child}/status").read_text()
+    assert len(host.session.runtimes()) == 2  # its own was forked beside that of its parent
     os.kill(child, signal.SIGKILL)
     host.session.until(lambda: host.session.records()[-1]["t"] == "closed")
+    assert len(host.session.runtimes()) == 1
     assert "it ended without a result" in str(host.results())
     assert len(host.subagent_events()) == opened + 2
     end_sleepers()

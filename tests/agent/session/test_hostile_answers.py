@@ -15,7 +15,7 @@ from fixtures.session_host import SessionHost, session_host
 from fixtures.world import world
 from typing_extensions import override
 
-from hive_core.agent.session.runtimes.builtin import TURNS, BuiltinRuntime, RuntimeCommand
+from hive_core.agent.session.runtimes.builtin import RuntimeCommand
 
 DEEP = 10_000
 REPORT = {"status": "success", "summary": "ok"}
@@ -56,7 +56,7 @@ def test_hostile_calls_are_answered_with_errors_and_the_task_goes_on(host: Sessi
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
 def test_a_runtime_that_sends_a_number_that_the_log_cannot_hold_is_gone(number: str) -> None:
     events: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
-    runtime = BuiltinRuntime(HostileRuntime(cost=number), events)
+    runtime = HostileRuntime(cost=number).open(events)
     assert events.get(timeout=60) == ("gone", "the runtime sent what is not its protocol")
     runtime.close()
 
@@ -68,7 +68,7 @@ class HostileRuntime(RuntimeCommand):
     cost: str = ""
 
     @override
-    def start(self, end: int, module: str = TURNS) -> subprocess.Popen[bytes]:
+    def start(self, end: int, module: str) -> subprocess.Popen[bytes]:
         """Start it, whatever the module is."""
         line = f'{{"type": "end", "cost": {self.cost}}}'
         program = (

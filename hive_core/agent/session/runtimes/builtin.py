@@ -1,6 +1,6 @@
 """The built-in runtime as its session sees it: a process of uid 1000 behind a socket pair.
 
-It is started for a turn and ended when it was idle for a while. Whatever it says is checked here:
+It is there for a turn and ended when it was idle for a while. Whatever it says is checked here:
 one JSON object a line, at most 1 MiB each.
 """
 
@@ -10,7 +10,6 @@ import json
 import math
 import os
 import queue
-import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.session.runtimes.processes import ProcessHandle, StartedProcess
 from hive_core.errors import HiveError
 
 LINE_MOST: Final = 1 << 20
@@ -55,17 +55,31 @@ class RuntimeCommand:
 
     def words(self, module: str) -> list[str]:
         """The command that runs a module of the runtime."""
-        return [sys.executable if self.folder is None else "/usr/bin/python3", "-m", module]
+        return [self._python, "-m", module]
+
+    def isolated_words(self, module: str) -> list[str]:
+        """The same, where nothing of the environment and of the container is on its path."""
+        path = f"import sys; sys.path.insert(0, {str(self._path)!r})"
+        program = f"{path}; from {module} import main; main()"
+        site = [] if self.folder is None else ["-S"]
+        return [self._python, "-I", *site, "-B", "-c", program]
 
     @property
     def variables(self) -> Mapping[str, str]:
         """The environment of that command."""
-        path = Path(__file__).parents[4] if self.folder is None else self.folder
         return {
             "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": "/tmp",  # noqa: S108
-            "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": str(self._path), "PYTHONDONTWRITEBYTECODE": "1",
             "HIVE_MODEL_SOCKET": self.model_socket, **self.environment,
         }  # fmt: skip
+
+    @property
+    def _python(self) -> str:
+        return sys.executable if self.folder is None else "/usr/bin/python3"
+
+    @property
+    def _path(self) -> Path:
+        return Path(__file__).parents[4] if self.folder is None else self.folder
 
     def check(self) -> None:
         """Raise WrongPython where the runtime cannot run on this container's Python."""
@@ -85,11 +99,21 @@ class RuntimeCommand:
                 f" container has {own}"
             )
 
-    def open(self, events: queue.SimpleQueue[tuple[str, object]]) -> BuiltinRuntime:
-        """A runtime whose lines go into `events`."""
-        return BuiltinRuntime(self, events)
+    def open(
+        self, events: queue.SimpleQueue[tuple[str, object]], _wire: str = "", module: str = TURNS
+    ) -> BuiltinRuntime:
+        """A process of a module, whose lines go into `events`."""
+        ours, theirs = socket.socketpair()
+        try:
+            process = self.start(theirs.fileno(), module)
+        except (OSError, subprocess.SubprocessError) as error:
+            ours.close()
+            raise RuntimeGone(f"cannot start the runtime: {error}") from None
+        finally:
+            theirs.close()
+        return BuiltinRuntime(ours, StartedProcess(process), events)
 
-    def start(self, end: int, module: str = TURNS) -> subprocess.Popen[bytes]:
+    def start(self, end: int, module: str) -> subprocess.Popen[bytes]:
         """Start the process of a module with its end of the socket pair."""
         as_user = {} if self.uid is None else {
             "user": self.uid, "group": self.uid, "extra_groups": [],
@@ -112,19 +136,12 @@ class BuiltinRuntime:
     """One process; its lines go into `events` as `("line", line)`, its end as `("gone", why)`."""
 
     def __init__(
-        self, command: RuntimeCommand, events: queue.SimpleQueue[tuple[str, object]],
-        module: str = TURNS,
+        self, end: socket.socket, process: ProcessHandle,
+        events: queue.SimpleQueue[tuple[str, object]],
     ) -> None:  # fmt: skip
-        ours, theirs = socket.socketpair()
-        self._socket = ours
+        self._socket = end
         self._events = events
-        try:
-            self._process = command.start(theirs.fileno(), module)
-        except (OSError, subprocess.SubprocessError) as error:
-            ours.close()
-            raise RuntimeGone(f"cannot start the runtime: {error}") from None
-        finally:
-            theirs.close()
+        self._process = process
         threading.Thread(target=self._read, name="runtime", daemon=True).start()
 
     @property
@@ -134,7 +151,7 @@ class BuiltinRuntime:
     @property
     def is_alive(self) -> bool:
         """Whether the process still runs."""
-        return self._process.poll() is None
+        return self._process.is_alive
 
     def attach(self, events: queue.SimpleQueue[tuple[str, object]]) -> None:
         """Have the lines from now on in another queue."""
@@ -157,13 +174,7 @@ class BuiltinRuntime:
         """End the process and wait for it; it has `mercy` seconds to end what it started."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        if mercy:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=mercy)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.wait(timeout=30)
+        self._process.end(mercy)
         self._socket.close()
 
     def _send_with(self, data: bytes, history: bytes) -> None:

@@ -75,7 +75,7 @@ class CliCommand:
                 f" with `hive runtime install {self.dialect.name}`"
             )
 
-    def open(self, events: Events) -> CliRuntime:
+    def open(self, events: Events, _wire: str = "") -> CliRuntime:
         """A runtime whose lines go into `events`."""
         return CliRuntime(self, events)
 

@@ -6,7 +6,7 @@ import queue
 import threading
 from typing import Final, Protocol
 
-from hive_core.agent.session.runtimes.builtin import Line, RuntimeCommand
+from hive_core.agent.session.runtimes.builtin import Line
 from hive_core.agent.session.runtimes.cli import CliCommand
 
 _AT_ONCE: Final = 4  # runtimes that wait; more are ended at once
@@ -38,11 +38,19 @@ class SessionRuntime(Protocol):
         ...
 
 
+class RuntimeSource(Protocol):
+    """What starts runtimes, each in its own way."""
+
+    def open(self, events: queue.SimpleQueue[tuple[str, object]], wire: str) -> SessionRuntime:
+        """A runtime whose lines go into `events`; RuntimeGone when none can be had."""
+        ...
+
+
 class RuntimePool:
     """Starts runtimes, and keeps those that are idle for `idle` seconds."""
 
-    def __init__(self, command: RuntimeCommand | CliCommand, idle: float) -> None:
-        self._command = command
+    def __init__(self, source: RuntimeSource, idle: float) -> None:
+        self._source = source
         self._idle = idle
         self._waiting: dict[SessionRuntime, threading.Timer] = {}
         self._lock = threading.Lock()
@@ -50,15 +58,15 @@ class RuntimePool:
     @property
     def is_cli(self) -> bool:
         """Whether a CLI runs the model."""
-        return isinstance(self._command, CliCommand)
+        return isinstance(self._source, CliCommand)
 
     @property
     def waiting(self) -> int:
         """How many runtimes are idle."""
         return len(self._waiting)
 
-    def take(self, events: queue.SimpleQueue[tuple[str, object]]) -> SessionRuntime:
-        """A runtime whose lines go into `events`: one that waits, or a new one."""
+    def take(self, events: queue.SimpleQueue[tuple[str, object]], wire: str = "") -> SessionRuntime:
+        """A runtime whose lines go into `events`: one that waits, or a new one for this wire."""
         with self._lock:
             while self._waiting:
                 runtime, timer = self._waiting.popitem()
@@ -67,7 +75,7 @@ class RuntimePool:
                     runtime.attach(events)
                     return runtime
                 runtime.close()
-        return self._command.open(events)
+        return self._source.open(events, wire)
 
     def give_back(self, runtime: SessionRuntime) -> None:
         """Keep a runtime whose turn has ended."""
@@ -88,8 +96,8 @@ class RuntimePool:
         for runtime, timer in waiting.items():
             timer.cancel()
             runtime.close()
-        if isinstance(self._command, CliCommand):
-            self._command.close()
+        if isinstance(self._source, CliCommand):
+            self._source.close()
 
     def _end(self, runtime: SessionRuntime) -> None:
         with self._lock:

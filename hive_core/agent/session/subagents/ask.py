@@ -31,6 +31,7 @@ from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.subagents.folder import ERROR, SUCCESS, result_of, write_result
 from hive_core.agent.session.subagents.fork import ForkRunner, failed_result
 from hive_core.agent.session.subagents.order import ForkOrder, hydrate, read_hydration
+from hive_core.agent.session.subagents.runtime import OPTION, GivenRuntime
 from hive_core.agent.session.subagents.settings import ForkSettings
 from hive_core.agent.session.turn import TurnRunner
 from hive_core.agent.task_run import mapping
@@ -47,13 +48,19 @@ def run_child(path: str, arguments: Sequence[str]) -> int:
     parser.add_argument("--child", action="store_true", required=True, help="be a sub-agent")
     parser.add_argument("--hydrate-from", type=Path, required=True, help="log to go on with")
     parser.add_argument("--result", type=Path, required=True, help="file for the result, as JSON")
+    parser.add_argument(
+        OPTION, default="", metavar="SOCKET,PROCESS",
+        help="descriptors of a runtime that is there already (default: start one)",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     watch_parent()
     began = time.monotonic()
     name = os.environ.get("HIVE_AGENT_NAME", "")
     try:
         records, order = read_hydration(options.hydrate_from)
-        result = run_subagent(read_child_services(path, order), records, order)
+        services = read_child_services(path, order)
+        runtimes = GivenRuntime(services.runtime, options.runtime)
+        result = run_subagent(services, records, order, runtimes)
     except HiveError as error:
         result = failed_result(name, error.reason, began)
     write_result(options.result, result)
@@ -94,7 +101,7 @@ def read_child_services(path: str, order: ForkOrder) -> SessionServices:
 
 
 def run_subagent(
-    services: SessionServices, records: list[Record], order: ForkOrder
+    services: SessionServices, records: list[Record], order: ForkOrder, runtimes: GivenRuntime
 ) -> dict[str, object]:
     """Run its one turn, and return the result."""
     began = time.monotonic()
@@ -103,7 +110,7 @@ def run_subagent(
         order.model_info, order.toolset, {"name": services.name}, order.prompt, order.rounds,
         order.payer, "" if order.is_clone else TEMPLATE,
     )  # fmt: skip
-    pool = RuntimePool(services.runtime, 0)
+    pool = RuntimePool(runtimes, 0)
     exchange = ModelExchange(conversation, context, pool, LiveText(None, conversation.name))
     try:
         with services.open_link() as link:

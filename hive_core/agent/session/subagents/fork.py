@@ -34,6 +34,7 @@ from hive_core.agent.session.subagents.folder import (
 )
 from hive_core.agent.session.subagents.order import CLONE, NAMED, ForkOrder, new_log
 from hive_core.agent.session.subagents.process import SubagentProcess, kill_user
+from hive_core.agent.session.subagents.runtime import forked_runtime
 from hive_core.agent.session.subagents.settings import ForkSettings
 from hive_core.agent.session.toolset import FORK, SERVER_TOOL
 from hive_core.errors import Conflict, HiveError, Internal, InvalidArgument, NotAllowed, TimedOut
@@ -220,16 +221,19 @@ class ForkRunner:
             _socket(self._services, opened, key) for key in ("broker_socket", "model_socket")
         ]
         _wait_for(sockets)
-        process = SubagentProcess(
-            _words(folder), folder.workspace, self._environment(order, folder, sockets), folder.uid
-        )
-        self._process = process
-        if self._is_ending:
-            process.kill()
-        try:
-            in_time = process.wait(plan.seconds)
-        finally:
-            self._process = None
+        with forked_runtime(self._services, order, folder.uid, sockets[1]) as runtime:
+            process = SubagentProcess(
+                [*_words(folder), *runtime.words], folder.workspace,
+                self._environment(order, folder, sockets), folder.uid, runtime.descriptors,
+            )  # fmt: skip
+            runtime.give()
+            self._process = process
+            if self._is_ending:
+                process.kill()
+            try:
+                in_time = process.wait(plan.seconds)
+            finally:
+                self._process = None
         if process.stopped:
             raise Conflict("it was stopped")
         if not in_time:

@@ -25,15 +25,16 @@ class SubagentProcess:
     """One process, and all that it started. `uid` None: it runs as this process does."""
 
     def __init__(
-        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], uid: int | None
-    ) -> None:
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], uid: int | None,
+        descriptors: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         as_user = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
         self._uid = uid
         try:
             # It ends itself when the other end of its standard input is closed.
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [*_CONFINED, *words], cwd=folder, env=environment, stdin=subprocess.PIPE,
-                start_new_session=True,
+                start_new_session=True, pass_fds=descriptors,
                 **as_user,  # type: ignore[call-overload]
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
