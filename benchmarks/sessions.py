@@ -16,13 +16,14 @@ from tempfile import TemporaryDirectory
 
 from agent.broker_server import BrokerServer, broker_server
 from fixtures.fake_model import FakeModel, ModelAnswer, fake_model
-from fixtures.world import World, world
+from fixtures.world import World, names, world
 
 from benchmarks.report.rows import Row, with_aim
 
 ROOT = Path(__file__).parents[1]
 TURNS, WARM = 60, 10
 CROWD = 50
+_AT_ONCE = 10
 ADDED_MS = 10.0
 IDLE_MIB = 16.0
 CROWD_MIB = 800.0
@@ -48,13 +49,13 @@ class Sessions:
 
     def take_replies(self, count: int) -> None:
         """Serve until so many replies have come, and acknowledge them."""
-
-        def letters() -> list[str]:
-            rows = self.world.mail("lead")
-            return [str(row["id"]) for row in rows] if len(rows) >= count else []
-
-        ids = self.server.serve_until(letters, 240)
-        self.world.call("lead", "ack", ids=ids)
+        while count > 0:
+            received = self.world.ask("lead", "recv", wait=50, max=min(count, _AT_ONCE))
+            self.server.serve_until(lambda: not received.pending, 240)  # noqa: B023 - called at once
+            ids = names(received.result()["messages"], "id")
+            if ids:
+                self.world.call("lead", "ack", ids=ids)
+            count -= len(ids)
 
     def wait(self, condition: Callable[[], bool]) -> None:
         self.server.serve_until(condition, 120)

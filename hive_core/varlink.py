@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import isinf
 from typing import Final, Never, TypeVar
 
-from hive_core.errors import BadFrame, TimedOut, Unreachable, from_wire
+from hive_core.errors import BadFrame, HiveError, TimedOut, Unreachable, from_wire
 
 FRAME_LIMIT: Final = 1 << 20
 DEPTH_LIMIT: Final = 32
@@ -202,6 +202,19 @@ class Client:
         self._send({"method": method, "parameters": parameters or {}})
         return _parameters(self._receive())
 
+    def call_together(self, calls: Sequence[tuple[str, Message]]) -> list[Message | HiveError]:
+        """Send all calls at once; the parameters, or the error, of each reply in their order.
+
+        The daemon serves what arrives together in one batch.
+        """
+        rows: list[Message] = [{"method": name, "parameters": params} for name, params in calls]
+        self._send(*rows)
+        return [_outcome(self._receive()) for _ in calls]
+
+    def tell(self, method: str, parameters: Message) -> None:
+        """Send a call that has no reply."""
+        self._send({"method": method, "parameters": parameters, "oneway": True})
+
     def stream(self, method: str, parameters: Message | None = None) -> Iterator[Message]:
         """Yield each reply of a `more` call as it comes."""
         self._send({"method": method, "parameters": parameters or {}, "more": True})
@@ -211,8 +224,9 @@ class Client:
             if not reply.get("continues"):
                 return
 
-    def _send(self, message: Message) -> None:
-        self._guard(lambda: self._socket.sendall(encode(message)))
+    def _send(self, *messages: Message) -> None:
+        data = b"".join(map(encode, messages))
+        self._guard(lambda: self._socket.sendall(data))
 
     def _receive(self) -> Message:
         while not self._frames:
@@ -239,3 +253,10 @@ def _parameters(reply: Message) -> Message:
     if error is not None:
         raise from_wire(str(error), values)
     return values
+
+
+def _outcome(reply: Message) -> Message | HiveError:
+    try:
+        return _parameters(reply)
+    except HiveError as error:
+        return error

@@ -45,7 +45,7 @@ def prompt_context(
     identity, toolset = link.ask("whoami"), link.ask("list_toolset")
     tools = toolset.get("tools")
     names = [str(row.get("name")) for row in tools] if isinstance(tools, list) else []
-    sources = prompt_sources(link, state, config)
+    sources = prompt_sources(link.ask("get_prompts"), state, config)
     return {
         **{key: identity.get(key) or absent for key, absent in _KEYS.items()},
         "profile": toolset.get("profile") or "",
@@ -66,11 +66,14 @@ def phase_values(link: Link, phase: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def prompt_sources(link: Link, state: Path, config: Path | None = None) -> dict[str, object]:
-    """What is written by people: instructions, definition, skills, and overrides of prompts."""
+def prompt_sources(prompts: Message, state: Path, config: Path | None = None) -> dict[str, object]:
+    """What is written by people: instructions, definition, skills, and overrides of prompts.
+
+    `prompts` is the answer of `get_prompts`.
+    """
     config = config or config_folder()
     harness = harness_settings(config)
-    operator = link.ask("get_prompts").get("files")
+    operator = prompts.get("files")
     return {
         "instructions": _instructions(config / harness["instructions"]),
         "definition": _text(state / _DEFINITION, INSTRUCTIONS_MOST),

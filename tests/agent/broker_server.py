@@ -97,6 +97,7 @@ class BrokerServer:
         """Serve until `result` returns something, and return that."""
         gives_up = time.monotonic() + seconds
         before = time.monotonic()
+        self.answer_all()
         while not (value := result()):
             assert time.monotonic() < gives_up, self._failures() or "nothing came of it in time"
             self._open_subagent_sockets()
@@ -105,9 +106,14 @@ class BrokerServer:
             now = time.monotonic()
             self.world.advance(now - before)
             before = now
-            for connection in self._connections:
-                self._answer(connection)
+            self.answer_all()
         return value
+
+    def answer_all(self) -> None:
+        """Send what was answered, and begin the calls that have arrived."""
+        for connection in self._connections:
+            while self._answer(connection):
+                pass
 
     @property
     def waiting(self) -> int:
@@ -150,20 +156,28 @@ class BrokerServer:
         self._connections.remove(connection)
         connection.socket.close()
 
-    def _answer(self, connection: _Connection) -> None:
-        """Begin the next call when none is under way, and send what was answered."""
+    def _answer(self, connection: _Connection) -> bool:
+        """Begin the next call when none is under way, and send what was answered.
+
+        Return whether one more call can begin.
+        """
         if connection.exchange is None and connection.calls:
             call = connection.calls.pop(0)
             name = str(call["method"]).removeprefix(HIVE)
             operation = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
             params = call.get("parameters", {})
             assert isinstance(params, dict)
-            connection.exchange = self.world.ask_as(connection.party, operation, params)
+            begun = self.world.ask_as(connection.party, operation, params)
+            if call.get("oneway"):
+                return bool(connection.calls)
+            connection.exchange = begun
         exchange = connection.exchange
-        if exchange is not None and not exchange.pending:
-            connection.exchange = None
-            with suppress(BrokenPipeError):
-                connection.socket.sendall(b"".join(map(encode, exchange.replies)))
+        if exchange is None or exchange.pending:
+            return False
+        connection.exchange = None
+        with suppress(BrokenPipeError):
+            connection.socket.sendall(b"".join(map(encode, exchange.replies)))
+        return bool(connection.calls)
 
 
 @contextmanager

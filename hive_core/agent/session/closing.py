@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.agent.letter import reply_body
-from hive_core.agent.reconnect import Link
+from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.services import SessionServices
@@ -37,10 +37,12 @@ class TurnCloser:
         status = str(end.get("status"))
         if turn.task:
             self._report(turn, status, end)
-        self._reply(turn, end)
-        self._keep(turn, status, end)
-        self._note(turn, status, end)
-        self.conversation.append({"t": "closed", "turn": turn.number})
+        calls = (
+            *self._reply(turn, end), self._keep(turn, status, end), *self._note(turn, status, end)
+        )  # fmt: skip
+        self.services.ask_together(self.link, calls)
+        # A crash of the host may lose it: then all of this runs again, each under its key.
+        self.conversation.append_unsynced({"t": "closed", "turn": turn.number})
 
     def _key(self, turn: TurnState, name: str) -> str:
         return self.conversation.state.key(f"{turn.number}:{name}")[:128]
@@ -55,40 +57,41 @@ class TurnCloser:
             summary = turn.text or why or "the turn reached its limit of steps without a report"
             desk.finish(turn.task, how, summary, self._key(turn, "finish"))
 
-    def _reply(self, turn: TurnState, end: Record) -> None:
+    def _reply(self, turn: TurnState, end: Record) -> tuple[BatchedCall, ...]:
         letter = turn.trigger
         why = str(end.get("error") or "")
         text = turn.text or (f"cannot answer: {why}" if why else "")
         if not text or not letter.get("reply") or str(letter.get("id")) in turn.replied:
-            return
+            return ()
         thread = letter.get("thread")
-        self.services.try_ask(
-            self.link, "send", to=letter["from"], body=reply_body(text.encode(errors="replace")),
-            reply_to=letter["id"], thread=thread or None, idempotency_key=self._key(turn, "reply"),
-        )  # fmt: skip
+        return (BatchedCall("send", {
+            "to": letter["from"], "body": reply_body(text.encode(errors="replace")),
+            "reply_to": letter["id"], "thread": thread or None,
+            "idempotency_key": self._key(turn, "reply"),
+        }, optional=True),)  # fmt: skip
 
-    def _keep(self, turn: TurnState, status: str, end: Record) -> None:
+    def _keep(self, turn: TurnState, status: str, end: Record) -> BatchedCall:
         system = self.conversation.state.system if turn.number == 1 else ""
         texts = "\n\n".join(str(row["text"]) for row in turn.inputs)
-        self.services.try_ask(
-            self.link, "keep_turn", conversation=self.conversation.name, turn=turn.number,
-            status=_STATUSES.get(status, status), system=cut(system) if system else None,
-            input=cut(texts), text=cut(turn.text), error=str(end.get("error") or "") or None,
-            task=turn.task or None, began=turn.trigger.get("at"),
-            idempotency_key=self._key(turn, "keep"),
-        )  # fmt: skip
+        return BatchedCall("keep_turn", {
+            "conversation": self.conversation.name, "turn": turn.number,
+            "status": _STATUSES.get(status, status), "system": cut(system) if system else None,
+            "input": cut(texts), "text": cut(turn.text),
+            "error": str(end.get("error") or "") or None, "task": turn.task or None,
+            "began": turn.trigger.get("at"), "idempotency_key": self._key(turn, "keep"),
+        }, optional=True)  # fmt: skip
 
-    def _note(self, turn: TurnState, status: str, end: Record) -> None:
+    def _note(self, turn: TurnState, status: str, end: Record) -> tuple[BatchedCall, BatchedCall]:
         fields = _note_fields(self.conversation.name, turn, status, end)
-        self.services.try_ask(
-            self.link, "note_event", kind="turn", task=turn.task, fields=fields,
-            idempotency_key=self._key(turn, "note"),
-        )  # fmt: skip
-        self.services.try_ask(
-            self.link, "report_usage", context=self.conversation.state.tokens or None,
-            iterations=turn.rounds, turn_seconds=[_seconds(turn, end)],
-            idempotency_key=self._key(turn, "usage"),
-        )  # fmt: skip
+        note = BatchedCall("note_event", {
+            "kind": "turn", "task": turn.task, "fields": fields,
+            "idempotency_key": self._key(turn, "note"),
+        }, optional=True)  # fmt: skip
+        usage = BatchedCall("report_usage", {
+            "context": self.conversation.state.tokens or None, "iterations": turn.rounds,
+            "turn_seconds": [_seconds(turn, end)], "idempotency_key": self._key(turn, "usage"),
+        }, optional=True)  # fmt: skip
+        return note, usage
 
 
 def _note_fields(

@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Final
 
 from hive_core.agent.prompt_context import phase_values, prompt_sources, skills_folder
-from hive_core.agent.reconnect import Link
+from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.inputs import reminder_text
-from hive_core.agent.session.model_socket import ModelInfo, find_model
+from hive_core.agent.session.model_socket import ModelInfo, ModelsRequest
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import TurnState
 from hive_core.agent.session.toolset import SERVER_TOOL, ModelToolset
@@ -32,6 +32,13 @@ class RequestPurpose(Enum):
 ROUNDS: Final = 15
 ROUNDS_QUEEN: Final = 30
 _ENDS: Final = 20
+# What the session asks at the beginning of a turn, each group in one batch.
+_FACTS: Final = tuple(BatchedCall(name, {}) for name in ("whoami", "list_toolset", "get_prompts"))
+_REMINDER: Final = (
+    BatchedCall("get_usage", {}, optional=True),
+    BatchedCall("loose_ends", {"recursive": False}, optional=True),
+    BatchedCall("list_credentials", {}, optional=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +53,28 @@ class TurnContext:
     payer: str = ""  # the task that pays for a sub-agent, which has none
     system_template: str = ""  # of a named sub-agent
     locked: bool = False  # of an agent with a CLI: none of its tools of execution may run now
+    reminder: str = ""  # the dated facts, where they were asked for
 
     @classmethod
-    def read(cls, services: SessionServices, link: Link) -> TurnContext:
+    def read(
+        cls, services: SessionServices, link: Link, *, with_reminder: bool = False
+    ) -> TurnContext:
         """Ask the broker who this agent is and which tools it has, and hive-model for its model."""
-        identity = services.ask(link, "whoami")
-        toolset = ModelToolset.of(services.ask(link, "list_toolset"))
+        calls = (*_FACTS, *(_REMINDER if with_reminder else ()))
+        with ModelsRequest(services.runtime.model_socket) as models:
+            identity, tools, prompts, *facts = services.ask_together(link, calls)
+            model = models.find(str(identity.get("model") or ""))
+        toolset = ModelToolset.of(tools)
         if services.servers is not None and services.cli is None and toolset.server_entries:
             toolset = toolset.with_servers(services.servers.tools())
-        model = find_model(services.runtime.model_socket, str(identity.get("model") or ""))
         rounds = services.settings.rounds or (
             ROUNDS_QUEEN if toolset.profile == "queen" else ROUNDS
         )
-        prompt = prompt_values(services, link, identity, toolset)
-        locked = services.cli is not None and _is_locked(services, link)
-        return cls(model, toolset, identity, prompt, rounds, locked=locked)
+        return cls(
+            model, toolset, identity, prompt_values(services, link, identity, toolset, prompts),
+            rounds, locked=services.cli is not None and _is_locked(services, link),
+            reminder=_dated_facts(identity, facts) if facts else "",
+        )  # fmt: skip
 
     def rounds_left(self, turn: TurnState) -> int:
         """How many requests with all tools the turn may still make."""
@@ -104,11 +118,12 @@ class TurnContext:
 
 
 def prompt_values(
-    services: SessionServices, link: Link, identity: Message, toolset: ModelToolset
-) -> Mapping[str, object]:
+    services: SessionServices, link: Link, identity: Message, toolset: ModelToolset,
+    prompts: Message,
+) -> Mapping[str, object]:  # fmt: skip
     """What prompts are rendered from; what people wrote comes from the configuration."""
     keys = ("name", "role", "tier", "title", "parent", "children", "capabilities")
-    sources = prompt_sources(link, services.folder.parent)
+    sources = prompt_sources(prompts, services.folder.parent)
     return {
         **{key: identity.get(key) or _ABSENT.get(key, "") for key in keys},
         "profile": toolset.profile, "workspace": str(services.place.workspace),
@@ -146,13 +161,18 @@ _ABSENT: Final[Mapping[str, object]] = {"children": [], "capabilities": []}
 
 def read_reminder(services: SessionServices, link: Link, identity: Message) -> str:
     """The dated facts at the beginning of a turn: tree, budgets, open work."""
+    return _dated_facts(identity, services.ask_together(link, _REMINDER))
+
+
+def _dated_facts(identity: Message, facts: Sequence[Message]) -> str:
+    usage, ends, credentials = facts
     children = identity.get("children")
     names = ", ".join(map(str, children)) if isinstance(children, list) else ""
     return reminder_text({
         "parent": str(identity.get("parent") or ""), "children": names,
-        "budgets": _budgets(services.try_ask(link, "get_usage")),
-        "open work": _open_work(services.try_ask(link, "loose_ends", recursive=False)),
-        "credentials": _credentials(services.try_ask(link, "list_credentials")),
+        "budgets": _budgets(usage),
+        "open work": _open_work(ends),
+        "credentials": _credentials(credentials),
     }, time.time())  # fmt: skip
 
 
@@ -165,23 +185,29 @@ def read_credentials(services: SessionServices, link: Link) -> str:
 def _credentials(reply: Message) -> str:
     """What the agent is connected to; whether the provider accepts it, only a call shows."""
     rows = reply.get("credentials")
-    return "; ".join(
-        _credential(dict(mapping(row))) for row in (rows if isinstance(rows, list) else [])
-    )
+    return "; ".join(map(_credential, map(mapping, rows if isinstance(rows, list) else [])))
 
 
-def _credential(row: Message) -> str:
+def _credential(row: Mapping[str, object]) -> str:
     tools = row.get("tools")
-    account = " ".join(str(row[name]) for name in ("provider", "identity") if row.get(name))
-    parts = (
-        str(row.get("key")), f'"{row["alias"]}"' if row.get("alias") else "", account,
-        f"for {', '.join(map(str, tools))}" if isinstance(tools, list) and tools else "",
-    )  # fmt: skip
-    state = (
-        "not set" if not row.get("stored") else "not readable: no capability"
-        if not row.get("readable") else "expired" if row.get("expired") else ""
-    )  # fmt: skip
-    return " ".join(filter(None, parts)) + (f" ({state})" if state else "")
+    parts = [str(row.get("key"))]
+    if row.get("alias"):
+        parts.append(f'"{row["alias"]}"')
+    parts += [str(row[name]) for name in ("provider", "identity") if row.get(name)]
+    if isinstance(tools, list) and tools:
+        parts.append(f"for {', '.join(map(str, tools))}")
+    if fault := _credential_fault(row):
+        parts.append(f"({fault})")
+    return " ".join(parts)
+
+
+def _credential_fault(row: Mapping[str, object]) -> str:
+    """Why the agent cannot use the credential now; empty where it can."""
+    if not row.get("stored"):
+        return "not set"
+    if not row.get("readable"):
+        return "not readable: no capability"
+    return "expired" if row.get("expired") else ""
 
 
 def _budgets(reply: Message) -> str:

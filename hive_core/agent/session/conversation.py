@@ -41,9 +41,21 @@ class OpenConversation:
             return step_of(self._log.state)
 
     def append(self, record: Record) -> Record:
-        """Log a record; it is on disk when this returns."""
+        """Log a record; it is on disk when this returns, with all before it."""
+        return self._append(record, sync=True)
+
+    def append_unsynced(self, record: Record) -> Record:
+        """Log a record that may share the sync of the next one."""
+        return self._append(record, sync=False)
+
+    def sync(self) -> None:
+        """Have all records on disk."""
         with self._changed:
-            row = self._log.append(record)
+            self._log.sync()
+
+    def _append(self, record: Record, *, sync: bool) -> Record:
+        with self._changed:
+            row = self._log.append(record, sync=sync)
             if row["t"] == "closed":
                 self.ending = ""  # it was for this turn, not for the next
             self._changed.notify_all()

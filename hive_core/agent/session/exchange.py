@@ -210,7 +210,9 @@ class ModelExchange:
         message, rows = line.get("message"), line.get("calls")
         if not isinstance(message, str) or not isinstance(rows, list) or "\n" in message:
             raise RuntimeGone("the runtime sent an answer that is none")
-        self.conversation.append({
+        # Without calls nothing begins with this answer: it shares the sync of what ends the turn.
+        append = self.conversation.append if rows else self.conversation.append_unsynced
+        append({
             "t": "response", "turn": turn.number, "sent": texts(self._rendered.get("messages")),
             "inputs": before + number(self._rendered.get("inputs")), "message": message,
             "calls": [_call_row(row) for row in rows], "text": str(line.get("text") or ""),

@@ -14,7 +14,7 @@ _PENDING_MOST: Final = 64 * 1024
 
 
 class LiveText:
-    """Sends new text of a turn; what cannot be sent is sent later, or dropped.
+    """Sends new text of a turn, and waits for no answer; what cannot be sent is dropped.
 
     Without a link nothing is sent.
     """
@@ -41,7 +41,7 @@ class LiveText:
         self._sent = time.monotonic()
         part = self._pending.encode(errors="replace")[:_TEXT_MOST].decode(errors="ignore")
         try:
-            self._link.ask("stream_turn", conversation=self._conversation, turn=turn, text=part)
+            self._link.tell("stream_turn", conversation=self._conversation, turn=turn, text=part)
         except HiveError:
             self._link.close()  # the text stays in the log
         self._pending = self._pending[len(part) :]

@@ -1,4 +1,8 @@
-"""The log of one conversation: a file of root's that only grows; each record is on disk at once."""
+"""The log of one conversation: a file of root's that only grows.
+
+A record is on disk before anything is done that it is needed for. One that begins nothing may share
+the sync of the next: the process may be killed then, and only a crash of the host loses it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,8 @@ class ConversationLog:
     ) -> None:
         self.folder = folder / conversation
         self.conversation = conversation
-        self._sync = sync
+        self._sync_file = sync
+        self._is_synced = True
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = self._open_file()
         try:
@@ -44,15 +49,22 @@ class ConversationLog:
             os.close(self._file)
             raise
 
-    def append(self, record: Record) -> Record:
-        """Write a record; it is on disk when this returns."""
+    def append(self, record: Record, *, sync: bool = True) -> Record:
+        """Write a record; with `sync` it is on disk when this returns, and so are all before it."""
         record = {**record, "at": round(time.time(), 3)}
-        self._write(encode_record(record))
+        self._write(encode_record(record), sync=sync)
         self.state.add(record)
         return record
 
+    def sync(self) -> None:
+        """Have all records on disk."""
+        if not self._is_synced:
+            self._sync_file(self._file)
+            self._is_synced = True
+
     def start_segment(self, records: list[Record]) -> None:
         """Go on in a new file with these records; the old one stays beside it as `log.N`."""
+        self.sync()
         spare = self.folder / f"{NAME}.new"
         spare.unlink(missing_ok=True)
         first = self._opening(self.state.turns, sorted(self.state.seen)[-_SEEN:])
@@ -62,7 +74,7 @@ class ConversationLog:
             now = round(time.time(), 3)
             rows = [{**record, "at": now} for record in (first, *records)]
             write_whole(file, b"".join(map(encode_record, rows)))
-            self._sync(file)
+            self._sync_file(file)
             self._keep_old()
             spare.replace(self.folder / NAME)
             self._sync_folder()
@@ -99,11 +111,11 @@ class ConversationLog:
         contents = read_records(read_whole(self._file))
         if os.fstat(self._file).st_size != contents.size:
             os.ftruncate(self._file, contents.size)
-            self._sync(self._file)
+            self._sync_file(self._file)
         state = ConversationState.of(contents.records)
         if not contents.records:
             first = {**self._opening(0, []), "at": round(time.time(), 3)}
-            self._write(encode_record(first))
+            self._write(encode_record(first), sync=True)
             self._sync_folder()
             state.add(first)
         elif state.conversation != self.conversation:
@@ -116,12 +128,15 @@ class ConversationLog:
             "turns": turns, "seen": seen,
         }  # fmt: skip
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, *, sync: bool) -> None:
         size = os.fstat(self._file).st_size
+        was_synced, self._is_synced = self._is_synced, False
         try:
             write_whole(self._file, data)
-            self._sync(self._file)
+            if sync:
+                self.sync()
         except OSError:
+            self._is_synced = was_synced
             # A part of it may be there, and nothing may follow a torn record.
             os.ftruncate(self._file, size)
             raise

@@ -37,34 +37,58 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def read_models(path: str) -> list[ModelInfo]:
-    """The models that this agent may use; Unreachable while hive-model is away."""
-    connection = _UnixConnection(path)
-    try:
-        connection.request("GET", "/v1/models")
-        reply = connection.getresponse()
-        data = reply.read(_ANSWER_MOST)
-    except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"cannot read the models of this agent: {error}") from None
-    finally:
-        connection.close()
-    try:
-        rows = json.loads(data).get("data")
-    except (ValueError, AttributeError):
-        rows = None
-    if reply.status != http.client.OK or not isinstance(rows, list):
-        raise Unreachable(f"cannot read the models of this agent: hive-model said {reply.status}")
-    return [_model_info(row) for row in rows if isinstance(row, dict)]
+class ModelsRequest:
+    """Asks hive-model which models this agent may use: `with` sends the request, `find` waits.
+
+    Between the two its caller asks others. Unreachable while hive-model is away.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._connection = _UnixConnection(path)
+
+    def __enter__(self) -> ModelsRequest:
+        try:
+            self._connection.request("GET", "/v1/models")
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise _unreachable(error) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def find(self, alias: str) -> ModelInfo:
+        """The model of this alias; the first where none is named."""
+        models = self._read()
+        for model in models:
+            if alias in ("", model.alias):
+                return model
+        names = ", ".join(model.alias for model in models) or "none"
+        raise NotFound(f"no model {alias} for this agent; it may use {names}")
+
+    def _read(self) -> list[ModelInfo]:
+        try:
+            reply = self._connection.getresponse()
+            data = reply.read(_ANSWER_MOST)
+        except (OSError, http.client.HTTPException) as error:
+            raise _unreachable(error) from None
+        try:
+            rows = json.loads(data).get("data")
+        except (ValueError, AttributeError):
+            rows = None
+        if reply.status != http.client.OK or not isinstance(rows, list):
+            raise _unreachable(f"hive-model said {reply.status}")
+        return [_model_info(row) for row in rows if isinstance(row, dict)]
 
 
 def find_model(path: str, alias: str) -> ModelInfo:
     """The model of this alias; the first where none is named."""
-    models = read_models(path)
-    for model in models:
-        if alias in ("", model.alias):
-            return model
-    names = ", ".join(model.alias for model in models) or "none"
-    raise NotFound(f"no model {alias} for this agent; it may use {names}")
+    with ModelsRequest(path) as models:
+        return models.find(alias)
+
+
+def _unreachable(reason: object) -> Unreachable:
+    return Unreachable(f"cannot read the models of this agent: {reason}")
 
 
 def _model_info(row: dict[str, object]) -> ModelInfo:

@@ -21,6 +21,7 @@ def escalate(
     services: SessionServices, link: Link, conversation: OpenConversation, parked: Parked
 ) -> None:
     """Tell the parent, once for each turn and reason, and say that the agent waits."""
+    conversation.sync()
     state = conversation.state
     number = state.turn.number if state.turn else 0
     say(f"conversation {conversation.name} waits: {parked.why}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent.reconnect import Link
+from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
 from hive_core.agent.session.runtimes.cli import CliCommand
@@ -116,11 +116,42 @@ class SessionServices:
         """Call; a refusal is logged, and gives an empty answer."""
         try:
             return self.ask(link, operation, **params)
-        except MethodNotFound:
-            return {}  # a daemon of an earlier version
+        except (Unreachable, TimedOut):
+            raise  # the session ends, and the daemon has not answered: it is not refused
         except HiveError as error:
-            say(f"cannot {operation}: {error.reason}")
-            return {}
+            return _note_refusal(operation, error)
+
+    def ask_together(self, link: Link, calls: Sequence[BatchedCall]) -> list[Message]:
+        """Call all at once until each has an answer; raises the first refusal of a needed one.
+
+        They are reads, or have idempotency keys, and none depends on the answer to another.
+        """
+        try:
+            outcomes = link.ask_together(calls)
+        except (Unreachable, TimedOut) as error:
+            link.close()
+            outcomes = [error] * len(calls)
+        return [
+            self._answer(link, call, outcome) for call, outcome in zip(calls, outcomes, strict=True)
+        ]
+
+    def _answer(self, link: Link, call: BatchedCall, outcome: Message | HiveError) -> Message:
+        """The answer to one of several calls; asks again where the daemon is away or busy."""
+        if not isinstance(outcome, HiveError):
+            return outcome
+        if isinstance(outcome, Unreachable | TimedOut) or outcome.exit_code == TRY_AGAIN:
+            ask = self.try_ask if call.optional else self.ask
+            return ask(link, call.operation, **call.params)
+        if not call.optional:
+            raise outcome
+        return _note_refusal(call.operation, outcome)
+
+
+def _note_refusal(operation: str, error: HiveError) -> Message:
+    """Log why nothing came of a call that nothing depends on."""
+    if not isinstance(error, MethodNotFound):  # a daemon of an earlier version
+        say(f"cannot {operation}: {error.reason}")
+    return {}
 
 
 def say(text: str) -> None:

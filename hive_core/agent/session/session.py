@@ -237,16 +237,14 @@ class AgentSession:
             if isinstance(context, Parked):
                 return context
             conversation.begin_phase(context.toolset.phase)
-            with Link(self.services.socket, patience=0.0, answer=5.0) as live_link:
-                live = LiveText(live_link, conversation.name)
-                runner = TurnRunner(
-                    self.services, conversation, link, context,
-                    ModelExchange(conversation, context, self.pool, live),
-                    self._call_runner(link, context),
-                    ForkRunner(self.services, link, conversation, context), guard,
-                    inputs=inputs,
-                )  # fmt: skip
-                parked = runner.run()
+            live = LiveText(link, conversation.name)
+            runner = TurnRunner(
+                self.services, conversation, link, context,
+                ModelExchange(conversation, context, self.pool, live),
+                self._call_runner(link, context),
+                ForkRunner(self.services, link, conversation, context), guard, inputs=inputs,
+            )  # fmt: skip
+            parked = runner.run()
             if parked is not None:
                 return parked
             guard = runner.guard if runner.has_moved else TurnGuard()
@@ -261,16 +259,19 @@ class AgentSession:
         )
 
     def _read_context(self, conversation: OpenConversation, link: Link) -> TurnContext | Parked:
+        turn = conversation.state.turn
+        # That of a task is read after the task was begun.
+        with_reminder = turn is not None and turn.needs_reminder and not turn.task
         for pause in _TRIES:
             try:
-                return TurnContext.read(self.services, link)
+                return TurnContext.read(self.services, link, with_reminder=with_reminder)
             except RequiredServerFailed:
                 break
             except HiveError as error:
                 say(f"conversation {conversation.name}: {error.reason}")
                 self.services.stop.wait(pause)
         try:
-            return TurnContext.read(self.services, link)
+            return TurnContext.read(self.services, link, with_reminder=with_reminder)
         except HiveError as error:
             parked = Parked(error.reason)
             escalate(self.services, link, conversation, parked)

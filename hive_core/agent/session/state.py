@@ -66,6 +66,12 @@ class TurnState:
         return value if isinstance(value, int) else 0
 
     @property
+    def needs_reminder(self) -> bool:
+        """Whether nothing was asked yet, and the dated facts are missing."""
+        reminded = any(row.get("kind") == "reminder" for row in self.inputs)
+        return self.end is None and not self.rendered and not reminded
+
+    @property
     def unseen(self) -> list[Record]:
         """Inputs that no request has carried yet."""
         return self.inputs[self.rendered :]

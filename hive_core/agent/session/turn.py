@@ -133,12 +133,14 @@ class TurnRunner:
 
     def _remind(self, turn: TurnState) -> None:
         """Put the dated facts behind the input of a new turn."""
-        if turn.end is None and not turn.rendered and not self.is_subagent:
-            text = read_reminder(self.services, self.link, self.context.identity)
-            if all(row.get("kind") != "reminder" for row in turn.inputs):
-                self.conversation.append(
-                    {"t": "input", "turn": turn.number, "kind": "reminder", "text": text}
-                )
+        if self.is_subagent or not turn.needs_reminder:
+            return
+        text = self.context.reminder or read_reminder(
+            self.services, self.link, self.context.identity
+        )
+        self.conversation.append_unsynced(
+            {"t": "input", "turn": turn.number, "kind": "reminder", "text": text}
+        )
 
     def _take_text(self, turn: TurnState) -> None:
         """The last answer is text: the end of the turn, unless its task needs work or a report."""

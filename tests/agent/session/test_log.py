@@ -121,6 +121,42 @@ def test_a_failed_write_leaves_nothing_that_tears_the_log(tmp_path: Path) -> Non
     assert [row["t"] for row in rows] == ["open", "input"]
 
 
+def test_a_record_that_begins_nothing_shares_the_sync_of_the_next(tmp_path: Path) -> None:
+    synced: list[int] = []
+
+    def sync(file: int) -> None:
+        synced.append(len(read_records(os.pread(file, 1 << 16, 0)).records))
+
+    with ConversationLog(tmp_path, MAIN, sync) as log:
+        log.append(HELLO)
+        log.append(SYSTEM, sync=False)
+        assert synced == [1, 2]  # the opening, and the letter
+        log.append({"t": "end", "turn": 1, "status": "done"})
+        log.sync()  # nothing is left to do
+        assert synced == [1, 2, 4]
+        log.append({"t": "closed", "turn": 1}, sync=False)
+        log.start_segment([SYSTEM])
+        assert synced == [1, 2, 4, 5, 2]  # the old segment, then the new one
+
+
+def test_a_record_whose_sync_is_due_is_synced_after_a_failed_write(tmp_path: Path) -> None:
+    outcomes: list[bool] = [True, False, True]  # the opening, the letter, the explicit sync
+    synced: list[int] = []
+
+    def sync(file: int) -> None:
+        if not outcomes[len(synced)]:
+            synced.append(-1)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synced.append(len(read_records(os.pread(file, 1 << 16, 0)).records))
+
+    with ConversationLog(tmp_path, MAIN, sync) as log:
+        log.append(SYSTEM, sync=False)
+        with pytest.raises(OSError, match="No space"):
+            log.append(HELLO)
+        log.sync()
+    assert synced == [1, -1, 2]
+
+
 def test_a_new_segment_knows_turns_and_messages_and_keeps_the_old_file(tmp_path: Path) -> None:
     with ConversationLog(tmp_path, MAIN) as log:
         log.append(HELLO)
