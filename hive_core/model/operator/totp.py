@@ -24,6 +24,6 @@ def matching_step(key: bytes, code: str, now: float, last: int) -> int | None:
     """The step of a code; None where it is wrong, or not later than the last that counted."""
     middle = int(now) // STEP
     for step in range(middle - _WINDOW, middle + _WINDOW + 1):
-        if step > last and hmac.compare_digest(totp_code(key, step), code):
+        if step > last and hmac.compare_digest(totp_code(key, step).encode(), code.encode()):
             return step
     return None
