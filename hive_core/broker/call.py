@@ -207,6 +207,12 @@ class Call:
         return self.ledger.logins.get(self.seat.login) if self.seat is not None else None
 
     @property
+    def person(self) -> str:
+        """For whom the operator decides: `account:NAME` of a login, else `uid:NUMBER`."""
+        login = self.login
+        return f"uid:{self.uid}" if login is None else f"account:{login.account}"
+
+    @property
     def party(self) -> str:
         """The owner of the caller's inbox: its UUID, or `UUID/ID` of a sub-agent."""
         return self.uuid if self.sub is None else self.sub.party

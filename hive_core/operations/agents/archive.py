@@ -95,7 +95,12 @@ class ArchivePage(Page):
 
 
 @operation(
-    action="destroy", allow=ANCESTOR | OPERATOR, target="agent", urgent=True, idempotent=True
+    action="destroy",
+    allow=ANCESTOR | OPERATOR,
+    target="agent",
+    urgent=True,
+    idempotent=True,
+    confirm="fresh",
 )
 def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
     """Destroy an agent. Its storage is archived for a day; the operator can restore it.
@@ -134,7 +139,7 @@ def destroy_agents(
     )
 
 
-@operation(action="administer", allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR, confirm="each")
 def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     """Restore a destroyed agent from its archive, and start it.
 

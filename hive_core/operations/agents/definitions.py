@@ -82,7 +82,7 @@ class RemovedDefinition(Result):
     name: str = Field(description="Name of the definition.")
 
 
-@operation(action="administer", allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR, confirm="each")
 def set_definition(call: Call, params: SetDefinitionParams) -> Record[DefinitionRow]:
     """Create or replace a definition of agents.
 

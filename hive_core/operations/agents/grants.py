@@ -49,7 +49,7 @@ class Capabilities(Result):
     capabilities: list[str] = Field(description="The capabilities that it holds now.")
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", second="other")
+@operation(action="administer", allow=OPERATOR, target="agent", second="other", confirm="each")
 def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     """Allow an agent to write to another one that its place in the tree does not permit."""
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
@@ -80,7 +80,7 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     )  # fmt: skip
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", preposition="to")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="to", confirm="each")
 def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilities] | Capabilities:
     """Grant an agent a capability. It may give it to agents that it creates from now on.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.operation import Result, operation
+from hive_core.broker.operation import Level, Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.hive import Hive
+from hive_core.model.operator.account import Scope
 from hive_core.operations.agents.quarantine import hold_after_move
 from hive_core.operations.agents.revocation import (
     RevocationOptions,
@@ -70,7 +71,20 @@ class Moved(Result):
     )
 
 
-@operation(action="move", allow=MOVE, target="agent", second="parent", idempotent=True)
+def _confirmation(_: Call, params: MoveParams) -> Level:
+    """Without the restart, agents may keep what they are to lose."""
+    return "each" if params.no_restart else "fresh"
+
+
+@operation(
+    action="move",
+    allow=MOVE,
+    target="agent",
+    second="parent",
+    idempotent=True,
+    confirm=_confirmation,
+    scope=Scope.APPROVER,
+)
 def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     """Move an agent, with everything below it, under another parent.
 

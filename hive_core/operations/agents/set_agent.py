@@ -66,7 +66,7 @@ class SetAgentResult(Result):
     )
 
 
-@operation(action="administer", allow=OPERATOR, target="agent")
+@operation(action="administer", allow=OPERATOR, target="agent", confirm="each")
 def set_agent(call: Call, params: SetAgentParams) -> Change[SetAgentResult] | SetAgentResult:
     """Change settings of an agent, in one commit of the meta repo.
 

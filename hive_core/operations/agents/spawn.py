@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.operation import Result, operation
+from hive_core.broker.operation import Level, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed, NotFound
 from hive_core.model.agents.agent import (
     AfterTask,
@@ -76,12 +76,24 @@ class SpawnResult(Result):
     job: str = Field(description="The job; it ends when the agent runs.")
 
 
+def confirmation_of_spawn(call: Call, params: SpawnParams) -> Level | None:
+    """Which confirmation a new agent takes: each for more than its role has, fresh for a budget."""
+    merged, _ = _apply_definition(call, params)
+    usual = set(_usual_capabilities(call, merged, merged.parent))
+    has_more = not usual.issuperset((*(merged.capabilities or ()), *merged.add_capabilities))
+    has_network = merged.network not in (None, "none")
+    if has_more or has_network or "/" in (merged.image or "") or merged.profile is not None:
+        return "each"
+    return "fresh" if merged.funds is not None else None
+
+
 @operation(
     action="spawn",
     allow=SPAWN,
     target="parent",
     preposition="under",
     aliases=("request_spawn", "request_init_config"),
+    confirm=confirmation_of_spawn,
 )
 def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     """Create an agent under the caller or one of its descendants, and start it.

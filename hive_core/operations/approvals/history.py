@@ -98,7 +98,14 @@ def history(call: Call, params: HistoryParams) -> GenerationPage:
     )
 
 
-@operation(action="administer", allow=OPERATOR, target="agent")
+def _bound_target(call: Call, params: RollbackParams) -> str:
+    """What a confirmation of `rollback` is bound to: from where it goes, and to where."""
+    spec = call.hive.spec(params.agent)
+    target = _rollback_target(call, params.agent, spec.id, params.to)
+    return f"{spec.id} {spec.config} {target.number} {target.commit}"
+
+
+@operation(action="administer", allow=OPERATOR, target="agent", confirm="each", bound=_bound_target)
 def rollback(call: Call, params: RollbackParams) -> Record[RollbackResult]:
     """Roll an agent back to an earlier generation.
 
@@ -162,7 +169,7 @@ def _create_approved_request(call: Call, request: ApprovalRequest, operation_: s
             name = display_name(call, request.agent)
             raise Conflict(f"cannot {operation_} {name}: approval {approval.id} is in progress")
     created = approvals.create(request, call.now, call.now + call.settings.approvals.expires)
-    by = f"uid:{call.uid}" if call.by_operator else call.uuid
+    by = call.person if call.by_operator else call.uuid
     approvals.move(created.id, "check", call.now)
     return approvals.move(created.id, "approve", call.now, by=by)
 

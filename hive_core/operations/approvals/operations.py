@@ -167,7 +167,13 @@ def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
     return Later(read)
 
 
-@operation(action="administer", allow=OPERATOR, urgent=True)
+def _bound_request(call: Call, params: ApproveParams) -> str:
+    """What a confirmation of `approve` is bound to: all that the approval is bound to."""
+    approval = _find_approval(call, params.id)
+    return repr((approval.kind.value, approval.agent, approval.binding, approval.requested))
+
+
+@operation(action="administer", allow=OPERATOR, urgent=True, confirm="each", bound=_bound_request)
 def approve(call: Call, params: ApproveParams) -> Record[Decided]:
     """Approve exactly the commit that was shown; it is deployed at once.
 
@@ -181,14 +187,14 @@ def approve(call: Call, params: ApproveParams) -> Record[Decided]:
             f" see `hive approval show {approval.id}`"
         )
         raise InvalidArgument(reason, field="commit")
-    return use_approval(call, approval, f"uid:{call.uid}")
+    return use_approval(call, approval, call.person)
 
 
 @operation(action="administer", allow=OPERATOR, urgent=True)
 def deny(call: Call, params: DenyParams) -> Record[Denied]:
     """Deny a request: it is never deployed, and the requester and the parent get the reason."""
     approval = _find_approval(call, params.id)
-    end_approval(call, approval, "deny", by=f"uid:{call.uid}", reason=params.why)
+    end_approval(call, approval, "deny", by=call.person, reason=params.why)
     return Record(
         Denied(id=approval.id, state=ApprovalState.DENIED),
         fields={**_audit_fields(call, approval), "reason": params.why},

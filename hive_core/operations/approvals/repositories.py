@@ -161,7 +161,7 @@ def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
     return Later(read)
 
 
-@operation(action="administer", allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR, confirm="each")
 def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Pushed]:
     """Push to one of the daemon's repositories: a commit by hand, or a signed tag that approves.
 
@@ -173,7 +173,7 @@ def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Push
     push = Push(repo, params.ref, params.old, params.new, call.uid)
     if isinstance(call.read_result, PushProgress):
         fields = {"repo": repo, "ref": push.ref, "old": push.old, "new": push.new,
-                  "by": f"uid:{call.uid}", "outcome": call.read_result.outcome}  # fmt: skip
+                  "by": call.person, "outcome": call.read_result.outcome}  # fmt: skip
         return Record(_push_result(call.read_result), fields=fields)
     part = PackChunk(_decode_base64(params.pack), params.upload, params.offset, params.part)
 

@@ -85,6 +85,7 @@ class Allocation(Result):
     target="agent",
     preposition="to",
     destructive=True,
+    confirm="fresh",
 )
 def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocation]:
     """Give an agent below the caller a budget, add to it, or take back what is not spent.

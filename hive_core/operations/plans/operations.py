@@ -148,6 +148,7 @@ def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
     facts=_facts_of_task,
     urgent=True,
     idempotent=True,
+    confirm="fresh",
 )
 def approve_plan(call: Call, params: ApprovePlanParams) -> Record[PlanDecided]:
     """Approve the newest plan of a task: the agent may carry it out, exactly as it is.

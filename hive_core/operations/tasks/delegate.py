@@ -10,13 +10,14 @@ from uuid import uuid4
 from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.operation import Result, operation
+from hive_core.broker.operation import Level, Result, operation
 from hive_core.model.agents.agent import AgentName, Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.work.planning import WaitCondition
 from hive_core.operations.agents.spawn import (
     SpawnParams,
     SpawnResult,
+    confirmation_of_spawn,
     inherited_runtime,
     spawn,
 )
@@ -74,7 +75,11 @@ class AgentSpawned(Result):
     )
 
 
-@operation(action="spawn", allow=SPAWN, target="parent", preposition="under")
+def _confirmation(call: Call, params: SpawnAndAssignParams) -> Level | None:
+    return confirmation_of_spawn(call, _spawn_params(call, params))
+
+
+@operation(action="spawn", allow=SPAWN, target="parent", preposition="under", confirm=_confirmation)
 def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Change[AgentSpawned]:
     """Create an agent under the caller or one of its descendants, and assign it a task.
 

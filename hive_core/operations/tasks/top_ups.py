@@ -57,7 +57,7 @@ def _assigner(call: Call, params: Params) -> str | None:
 
 @operation(
     action="assign", allow=OPERATOR | (SELF | ANCESTOR) & holds(BUDGET),
-    whose=Whose("task", "task", _assigner)
+    whose=Whose("task", "task", _assigner), confirm="fresh",
 )  # fmt: skip
 def fund_task(call: Call, params: FundTaskParams) -> Record[TaskFunded]:
     """Add to the budget of a task; a task that had used it up continues.

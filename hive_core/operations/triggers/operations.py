@@ -11,10 +11,20 @@ from uuid import uuid4
 from pydantic import Field
 
 from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
-from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
+from hive_core.broker.operation import (
+    Confidential,
+    Level,
+    Mutation,
+    Params,
+    Result,
+    Whose,
+    operation,
+)
 from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, LimitReached
 from hive_core.ledger.triggers.storage import NewTrigger
+from hive_core.model.agents.agent import Role
 from hive_core.model.agents.capability import check_grantable
+from hive_core.model.agents.roles import default_capabilities
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.trigger import Missed, Trigger, TriggerAction, TriggerRule, next_time
 from hive_core.operations.fields import Agent
@@ -107,6 +117,16 @@ def trigger_owner(call: Call, params: TriggerParams | ListFiresParams) -> str | 
 _WHOSE = Whose("trigger", "trigger", trigger_owner)
 
 
+def _confirmation(_: Call, params: SetTriggerParams) -> Level | None:
+    """An agent with more than its role has: the rights of the operator, at each fire."""
+    agent = params.action.agent
+    if agent is None:
+        return None
+    usual = default_capabilities(Role(agent.role))
+    has_more = not set(usual).issuperset(agent.capabilities or ())
+    return "each" if has_more or "/" in (agent.image or "") else None
+
+
 @operation(
     action="schedule",
     allow=OPERATOR | (SELF | ANCESTOR) & holds("trigger"),
@@ -114,6 +134,7 @@ _WHOSE = Whose("trigger", "trigger", trigger_owner)
     preposition="of",
     destructive=True,
     idempotent=True,
+    confirm=_confirmation,
 )
 def set_trigger(
     call: Call, params: SetTriggerParams
