@@ -20,11 +20,14 @@ _PIECE: Final = 2048
 class BoundedHttpConnection(H11Protocol):
     """A connection that ends after `life` seconds, whatever its peer does.
 
-    `crowd` holds all open connections, oldest first. When there are too many, the oldest is
-    aborted, so that idle connections cannot lock out others.
+    `crowd` holds all open connections, oldest first. When there are more than `connections_most`,
+    the oldest is aborted, so that idle connections cannot lock out others. `bytes_most` bounds what
+    a request may have on the wire.
     """
 
     life: float = 30.0
+    connections_most: int = CONNECTIONS
+    bytes_most: int = WIRE_MOST
     crowd: dict[BoundedHttpConnection, None]
     _end: asyncio.TimerHandle | None = None
     _rest: bytes = b""
@@ -37,7 +40,7 @@ class BoundedHttpConnection(H11Protocol):
         super().connection_made(transport)
         self._end = asyncio.get_running_loop().call_later(self.life, transport.abort)
         self.crowd[self] = None
-        if len(self.crowd) > CONNECTIONS:
+        if len(self.crowd) > self.connections_most:
             oldest = next(iter(self.crowd))
             del self.crowd[oldest]
             oldest.transport.abort()
@@ -50,9 +53,15 @@ class BoundedHttpConnection(H11Protocol):
         if self._end is not None:
             self._end.cancel()
 
+    def keep_open(self) -> None:
+        """Let it live for as long as its peer reads: an event stream, whose caller bounds them."""
+        self.crowd.pop(self, None)
+        if self._end is not None:
+            self._end.cancel()
+
     @override
     def data_received(self, data: bytes) -> None:
-        self._rest = (self._rest + data)[: WIRE_MOST + 1 - self._taken]
+        self._rest = (self._rest + data)[: self.bytes_most + 1 - self._taken]
         if not self._feeding:
             self._feed()
 
@@ -63,7 +72,7 @@ class BoundedHttpConnection(H11Protocol):
         self._feeding = False
         if self.transport.is_closing():
             return
-        if self._taken > WIRE_MOST:
+        if self._taken > self.bytes_most:
             self.transport.abort()
             return
         self._parse(piece)

@@ -1,0 +1,72 @@
+"""HTTP connections of browsers: one request each, bounded, and open for longer with a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from typing_extensions import override
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from hive_core.host.sockets.slow_clients import BoundedHttpConnection
+from hive_core.web.guard import BODY_MOST
+
+_HEAD_MOST: Final = 16 * 1024
+_CONNECTIONS: Final = 256  # without event streams
+_BACKLOG: Final = 256
+
+
+class WebConnection(BoundedHttpConnection):
+    """`keep_open` and `abort` are for an event stream."""
+
+    connections_most = _CONNECTIONS
+    bytes_most = BODY_MOST + 4 * _HEAD_MOST
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # A stream that nobody reads holds this much, and then its frames wait.
+        transport.set_write_buffer_limits(high=32 * 1024)
+
+
+@dataclass(slots=True)
+class WebServer:
+    """Serves an ASGI application on sockets that listen already."""
+
+    app: Any
+    _servers: list[asyncio.AbstractServer] = field(default_factory=list)
+
+    async def listen(self, listening: list[socket.socket]) -> None:
+        config = Config(
+            self.app, interface="asgi3", http=WebConnection, ws="none", lifespan="off",
+            log_config=None, log_level="error", access_log=False, server_header=False,
+            date_header=False, proxy_headers=False, h11_max_incomplete_event_size=_HEAD_MOST,
+        )  # fmt: skip
+        config.load()
+        state, crowd = ServerState(), dict[BoundedHttpConnection, None]()
+        # One request a connection: no proxy can take the bytes of one request for another.
+        state.default_headers = [(b"connection", b"close")]
+
+        def protocol() -> WebConnection:
+            app_state: dict[str, Any] = {}
+            made = WebConnection(config=config, server_state=state, app_state=app_state)
+            app_state["connection"], made.crowd = made, crowd
+            return made
+
+        loop = asyncio.get_running_loop()
+        for bound in listening:
+            bound.settimeout(0)
+            create = (
+                loop.create_unix_server if bound.family == socket.AF_UNIX else loop.create_server
+            )
+            self._servers.append(await create(protocol, sock=bound, backlog=_BACKLOG))
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()

@@ -1,0 +1,79 @@
+"""Frames of event streams: made once, compressed once, sent to all that follow their topic.
+
+A frame is one event whose data is one line of JSON. Compressed frames are blocks of their own (full
+flush), so each stream is the same blocks behind a header of gzip, from any frame on.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import zlib
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+KEPT: Final = 1000
+GZIP_HEADER: Final = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255))
+_LEVEL: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    number: int
+    topic: str
+    plain: bytes
+    packed: bytes
+
+
+def pack_block(data: bytes) -> bytes:
+    """The data as a block of a gzip stream that needs nothing before it."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH)
+
+
+def event_text(id_: str, values: Mapping[str, object], event: str = "") -> bytes:
+    """One event. JSON in ASCII has no line break, whatever an agent wrote."""
+    name = f"event: {event}\n" if event else ""
+    number = f"id: {id_}\n" if id_ else ""
+    return f"{name}{number}data: {json.dumps(values, separators=(',', ':'))}\n\n".encode("ascii")
+
+
+def _special(event: str) -> Frame:
+    plain = event_text("", {}, event)
+    return Frame(0, "", plain, pack_block(plain))
+
+
+BEAT: Final = _special("beat")  # all is well, and nothing has changed
+GAP: Final = _special("gap")  # frames are lost: load the page again
+
+
+@dataclass(slots=True)
+class FrameLog:
+    """The newest frames. Ids of another run of the program are known to be of another."""
+
+    epoch: str = field(default_factory=lambda: secrets.token_hex(4))
+    number: int = 0
+    _frames: deque[Frame] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    @property
+    def newest(self) -> str:
+        return f"{self.epoch}-{self.number}"
+
+    def add(self, topic: str, values: Mapping[str, object]) -> Frame:
+        self.number += 1
+        plain = event_text(self.newest, values, topic)
+        frame = Frame(self.number, topic, plain, pack_block(plain))
+        self._frames.append(frame)
+        return frame
+
+    def after(self, id_: str, topics: frozenset[str]) -> list[Frame]:
+        """The frames that follow `id_`; only GAP where some of them are not kept any more."""
+        epoch, _, digits = id_.partition("-")
+        if epoch != self.epoch or not digits.isdecimal() or len(digits) > len(str(self.number)):
+            return [GAP]
+        number = int(digits)
+        if number > self.number or number < self.number - len(self._frames):
+            return [GAP]
+        return [frame for frame in self._frames if frame.number > number and frame.topic in topics]

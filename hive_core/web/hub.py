@@ -1,0 +1,210 @@
+"""What all pages share: a mirror of the agents, the newest events, and what waits for the operator.
+
+Each change is rendered once, as a frame, and offered to all streams that follow its topic. hived is
+read on behalf of any login that there is; without a login nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.errors import HiveError
+from hive_core.varlink import Message
+from hive_core.web.frames import BEAT, GAP, Frame, FrameLog
+from hive_core.web.logins import BrowserLogin, Logins
+from hive_core.web.mirror import AgentMirror, Row
+from hive_core.web.stream import EventStream
+
+log = logging.getLogger(__name__)
+BEAT_SECONDS: Final = 2.0
+TODO_SECONDS: Final = 0.5
+EVENTS_KEPT: Final = 200
+_WAIT: Final = 0.3
+_EVERY: Final = 0.1
+# Rows of one frame; more changes at once are several frames.
+_ROWS_MOST: Final = 200
+TOPICS: Final = frozenset({"tree", "attention", "audit"})
+
+RenderRow = Callable[[Row], str]
+Item = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Renderers:
+    """How the pages draw what is live; a frame holds exactly what the page would."""
+
+    agent: Callable[[Row], str]
+    item: Callable[[Item], tuple[str, str]]  # its id in the page, and its row
+    event: Callable[[Item], tuple[str, str]]
+
+
+@dataclass(slots=True)
+class Hub:
+    logins: Logins
+    renderers: Renderers
+    frames: FrameLog = field(default_factory=FrameLog)
+    agents: AgentMirror = field(default_factory=AgentMirror)
+    events: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+    todo: Message = field(default_factory=dict)
+    streams: set[EventStream] = field(default_factory=set)
+    _items: dict[str, str] = field(default_factory=dict)
+    _after: str | None = None
+    _is_live: bool = False
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _stale: asyncio.Event = field(default_factory=asyncio.Event)
+    _filled: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self) -> None:
+        loops: tuple[Coroutine[object, object, None], ...] = (
+            self._keep(self._follow_agents), self._keep(self._follow_events),
+            self._keep(self._follow_todo), self._beat(),
+        )  # fmt: skip
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+
+    async def stop(self) -> None:
+        for stream in list(self.streams):
+            stream.end()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def wake(self) -> None:
+        """There is a login: what follows hived begins at once."""
+        self._wake.set()
+        self._wake = asyncio.Event()
+
+    async def ready(self, seconds: float) -> bool:
+        """Whether all agents are known, after a while at most."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._filled.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def join(self, stream: EventStream, after: str) -> None:
+        """Add a stream. It first gets the frames that it has missed."""
+        for frame in self.frames.after(after, stream.topics) if after else [GAP]:
+            stream.replay(frame)
+        self.streams.add(stream)
+
+    def refresh_todo(self) -> None:
+        self._stale.set()
+
+    def _publish(self, topic: str, values: Mapping[str, object]) -> None:
+        self._offer(self.frames.add(topic, values))
+
+    def _offer(self, frame: Frame) -> None:
+        for stream in list(self.streams):
+            stream.offer(frame)
+
+    async def _keep(
+        self, follow: Callable[[BrowserLogin], Coroutine[object, object, None]]
+    ) -> None:
+        """Follow on behalf of some login, and of another one when that ends."""
+        while True:
+            login = self.logins.any()
+            try:
+                if login is not None:
+                    await follow(login)
+            except HiveError as error:
+                log.debug("Cannot follow hived: %s", error)
+            self._is_live = False
+            await self._pause(login)
+
+    async def _pause(self, login: BrowserLogin | None) -> None:
+        wake = self._wake
+        try:
+            async with asyncio.timeout(_WAIT if login is not None else None):
+                await wake.wait()
+        except TimeoutError:
+            return
+
+    async def _follow_agents(self, login: BrowserLogin) -> None:
+        connection = await self.logins.open_shared(login)
+        try:
+            parameters: Message = {"every": _EVERY, "figures": True}
+            async for page in connection.stream("watch_agents", parameters):
+                self._apply(page)
+        finally:
+            connection.close()
+
+    def _apply(self, page: Message) -> None:
+        self._is_live = True
+        changed, moved = self.agents.apply(page)
+        if self.agents.is_whole:
+            self._filled.set()
+        if moved:
+            self._publish("tree", {"tree": True})
+            return
+        for at in range(0, len(changed), _ROWS_MOST):
+            part = changed[at : at + _ROWS_MOST]
+            rows = {f"a-{row['uuid']}": self.renderers.agent(row) for row in part}
+            self._publish("tree", {"rows": rows})
+
+    async def _follow_events(self, login: BrowserLogin) -> None:
+        connection = await self.logins.open_shared(login)
+        newest: Message = {"last": EVENTS_KEPT, "limit": EVENTS_KEPT}
+        parameters = newest if self._after is None else {"after": self._after, "limit": EVENTS_KEPT}
+        try:
+            async for page in connection.stream("list_events", parameters):
+                self._take_events(page, is_first=self._after is None)
+        finally:
+            connection.close()
+
+    def _take_events(self, page: Message, *, is_first: bool) -> None:
+        listed = page.get("events")
+        events = (
+            [event for event in listed if isinstance(event, dict)]
+            if isinstance(listed, list)
+            else []
+        )
+        following = page.get("next")
+        self._after = str(following) if following else self._after
+        self.events.extend(events)
+        if events:
+            self._stale.set()
+        if events and not is_first:
+            drawn = [self.renderers.event(event) for event in events[-EVENTS_KEPT:]]
+            self._publish("audit", {"first": [list(pair) for pair in drawn]})
+
+    async def _follow_todo(self, login: BrowserLogin) -> None:
+        """Read it again when something has happened, and not more often than paced."""
+        while True:
+            self._take_todo(await login.connection.call("todo"))
+            await asyncio.sleep(TODO_SECONDS)
+            await self._stale.wait()
+            self._stale.clear()
+
+    def _take_todo(self, reply: Message) -> None:
+        self.todo = reply
+        items = dict(map(self.renderers.item, todo_items(reply)))
+        changed = {key: html for key, html in items.items() if self._items.get(key) != html}
+        if changed or list(items) != list(self._items):
+            order = list(items)
+            self._publish("attention", {"order": order, "rows": changed, "waiting": self.waiting})
+        self._items = items
+
+    @property
+    def waiting(self) -> int:
+        """How many items wait for the operator."""
+        more = self.todo.get("more")
+        return len(todo_items(self.todo)) + (more if isinstance(more, int) else 0)
+
+    async def _beat(self) -> None:
+        """Streams hear each other second that hived is there; a page without it says so."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            if self._is_live:
+                self._offer(BEAT)
+
+
+def todo_items(reply: Message) -> list[Item]:
+    rows = reply.get("todo")
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -1,0 +1,109 @@
+"""The program `hive-web`: serves the sockets that systemd passes, until it is idle for long."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hive_core.doors.notify import notify
+from hive_core.errors import HiveError, InvalidArgument
+from hive_core.web.app import WebApp
+from hive_core.web.connection import WebServer
+from hive_core.web.hub import Hub, Renderers
+from hive_core.web.logins import Logins
+from hive_core.web.reads import SharedReads
+from hive_core.web.rendering import Renderer
+from hive_core.web.settings import CONFIG, WebTable, load_settings
+from hive_core.web.static_files import StaticFiles
+from hive_core.web.visit import Dashboard
+
+log = logging.getLogger(__name__)
+LOGIN_SOCKET: Final = Path("/run/hive/login.sock")
+IDLE_SECONDS: Final = 900.0
+_LISTEN_FD: Final = 3  # the first descriptor that systemd passes
+_BAD_CONFIG: Final = 78
+
+
+@dataclass(frozen=True, slots=True)
+class WebOptions:
+    login: Path = LOGIN_SOCKET
+    config: Path = CONFIG
+    idle: float = IDLE_SECONDS
+
+
+def build(socket_path: Path, settings: WebTable) -> WebApp:
+    """The application, not started."""
+    files = StaticFiles.load()
+    renderer = Renderer.load(files)
+    logins = Logins(socket_path, time.monotonic)
+    drawn = Renderers(renderer.agent_cells, renderer.todo_item, renderer.event_row)
+    web = Dashboard(settings, logins, Hub(logins, drawn), SharedReads(time.monotonic), renderer)
+    return WebApp(web, files)
+
+
+def passed_sockets() -> list[socket.socket]:
+    """The listening sockets that systemd passed. InvalidArgument: it passed none."""
+    count = os.environ.get("LISTEN_FDS", "0")
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal() or count == "0":
+        raise InvalidArgument("no socket was passed: hive-web.socket starts this program")
+    return [socket.socket(fileno=_LISTEN_FD + at) for at in range(int(count))]
+
+
+async def serve(app: WebApp, listening: list[socket.socket], idle: float) -> None:
+    """Serve until a signal, or until nobody has come for `idle` seconds."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    server = WebServer(app)
+    app.web.hub.start()
+    await server.listen(listening)
+    notify("READY=1\nSTATUS=serving")
+    while not ended.is_set() and (left := idle - app.idle_seconds) > 0:
+        try:
+            async with asyncio.timeout(max(left, 1.0)):
+                await ended.wait()
+        except TimeoutError:
+            continue
+    notify("STOPPING=1\nSTATUS=stopping")
+    server.close()
+    await app.web.hub.stop()
+    app.web.logins.close_all()
+
+
+def parse_options(arguments: Sequence[str]) -> WebOptions:
+    defaults = WebOptions()
+    parser = argparse.ArgumentParser("hive-web", description="Serve the dashboard.")
+    for name, kind, metavar, text in (
+        ("login", Path, "SOCKET", "where hived serves logins"),
+        ("config", Path, "FILE", "settings of hive, with the table [web]"),
+        ("idle", float, "SECONDS", "end after this time without a request"),
+    ):
+        default = getattr(defaults, name)
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar,
+                            help=f"{text} (default: {default})")  # fmt: skip
+    return WebOptions(**vars(parser.parse_args(arguments)))
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    options = parse_options(sys.argv[1:])
+    try:
+        app = build(options.login, load_settings(options.config))
+        asyncio.run(serve(app, passed_sockets(), options.idle))
+    except HiveError as error:
+        sys.stderr.write(f"hive-web: {error}\n")
+        sys.exit(_BAD_CONFIG)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The pages: each function answers one address; it reads through the visit, draws by a template."""

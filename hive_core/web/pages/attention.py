@@ -1,0 +1,115 @@
+"""What waits for the operator: the list, and the pages on which an item is decided."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from starlette.responses import Response
+
+from hive_core.varlink import Message
+from hive_core.web.hub import todo_items
+from hive_core.web.visit import Visit, refuse_field
+
+_DECIDED = ("approve", "deny", "answer", "approve_plan", "reject_plan")
+_SHOWN = 5
+
+
+async def show_attention(visit: Visit) -> Response:
+    """The items, and where nothing waits, what was decided last."""
+    reply = await visit.read("todo")
+    hub = visit.web.hub
+    items = [visit.web.renderer.todo_item(item) for item in todo_items(reply)]
+    settled = [
+        event for event in hub.events if event.get("operation") in _DECIDED and event.get("allowed")
+    ]
+    return visit.page(
+        "attention",
+        "Attention",
+        items=items,
+        more=reply.get("more"),
+        counts=hub.agents.counts(),
+        settled=settled[: -_SHOWN - 1 : -1],
+    )
+
+
+async def show_question(visit: Visit) -> Response:
+    reply = await visit.read("get_question", question=visit.parts["id"])
+    return visit.page("question", "Question", reply=reply, id=visit.parts["id"])
+
+
+async def answer(visit: Visit) -> Response:
+    """One answer for each part of the question: what was typed, else what was chosen."""
+    count = visit.form.get("items", "")
+    if not count.isdecimal() or not 0 < int(count) <= 64:  # noqa: PLR2004 - of the operation
+        refuse_field("items", "is not a number of answers")
+    answers = [
+        visit.form.get(f"text{at}", "").strip() or visit.form.get(f"choice{at}", "")
+        for at in range(int(count))
+    ]
+    return await visit.change("answer", "/", question=visit.parts["id"], answers=answers)
+
+
+async def show_plan(visit: Visit) -> Response:
+    """The plan of a task that waits to be approved, and the plans before it."""
+    plans = await visit.read("list_plans", task=visit.parts["id"])
+    task = await visit.read("get_task", task=visit.parts["id"])
+    return visit.page("plan", "Plan", plans=plans["plans"], task=task)
+
+
+async def approve_plan(visit: Visit) -> Response:
+    task, plan = visit.parts["id"], visit.form.get("plan", "")
+    return await visit.change("approve_plan", "/", task=task, plan=plan)
+
+
+async def reject_plan(visit: Visit) -> Response:
+    task, plan = visit.parts["id"], visit.form.get("plan", "")
+    return await visit.change("reject_plan", "/", task=task, plan=plan, reason=_reason(visit))
+
+
+async def show_approval(visit: Visit) -> Response:
+    """The page of `hive approval show` in its order; the buttons follow the last line."""
+    after = visit.query.get("after")
+    reply = await visit.read("get_approval", id=visit.parts["id"], after=after)
+    name = "approval" if after is None else "approval_lines"
+    return visit.page(
+        name,
+        "Approval",
+        reply=reply,
+        files=difference(reply),
+        row=reply["approval"],
+        next=reply.get("next"),
+    )
+
+
+async def approve(visit: Visit) -> Response:
+    """Each thing that it gives has its tick, or it is not asked for at all."""
+    reply = await visit.read("get_approval", id=visit.parts["id"], limit=1)
+    marks = reply.get("marks")
+    granted = [mark for mark in marks if mark.get("gives")] if isinstance(marks, list) else []
+    if any(visit.form.get(f"gives{at}") != "yes" for at in range(len(granted))):
+        refuse_field("gives", "tick each thing that this gives")
+    return await visit.change(
+        "approve", "/", id=visit.parts["id"], commit=visit.form.get("commit", "")
+    )
+
+
+async def deny(visit: Visit) -> Response:
+    return await visit.change("deny", "/", id=visit.parts["id"], why=_reason(visit))
+
+
+def _reason(visit: Visit) -> str:
+    reason = visit.form.get("reason", "").strip()
+    return reason or refuse_field("reason", "say why")
+
+
+def difference(reply: Message) -> list[tuple[str, list[Message]]]:
+    """The changed lines by file; parts of one long line are one."""
+    listed = reply.get("lines")
+    whole: list[Message] = []
+    rest = ""
+    for row in listed if isinstance(listed, list) else []:
+        rest += str(row.get("text"))
+        if not row.get("part"):
+            whole.append({**row, "text": rest})
+            rest = ""
+    return [(path, list(rows)) for path, rows in groupby(whole, lambda row: str(row.get("path")))]

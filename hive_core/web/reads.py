@@ -1,0 +1,54 @@
+"""Reads that pages share: equal ones at the same time are one call, and its reply is kept for 1 s.
+
+All logins may read the same, so a reply does not depend on whose call brought it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.varlink import Message
+from hive_core.web.logins import BrowserLogin
+
+KEPT_SECONDS: Final = 1.0
+_MOST: Final = 256
+
+
+@dataclass(slots=True)
+class SharedReads:
+    """`clock` returns monotonic seconds."""
+
+    clock: Callable[[], float]
+    _running: dict[str, asyncio.Task[Message]] = field(default_factory=dict)
+    _kept: dict[str, tuple[float, Message]] = field(default_factory=dict)
+
+    async def read(self, login: BrowserLogin, operation: str, /, **parameters: object) -> Message:
+        """The reply of hived; HiveError where it refuses."""
+        values: Message = {key: value for key, value in parameters.items() if value is not None}
+        key = f"{operation} {json.dumps(values, sort_keys=True)}"
+        at, reply = self._kept.get(key, (0.0, {}))
+        if key in self._kept and self.clock() - at < KEPT_SECONDS:
+            return reply
+        task = self._running.get(key)
+        if task is None:
+            task = asyncio.create_task(self._call(key, login, operation, values))
+            self._running[key] = task
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        return await asyncio.shield(task)
+
+    def forget(self) -> None:
+        """After a change all is read again."""
+        self._kept.clear()
+
+    async def _call(
+        self, key: str, login: BrowserLogin, operation: str, values: Message
+    ) -> Message:
+        reply = await login.connection.call(operation, values)
+        while len(self._kept) >= _MOST:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = self.clock(), reply
+        return reply

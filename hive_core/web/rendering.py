@@ -1,0 +1,141 @@
+"""Templates and what they may call. Markup comes from Python only: they mark nothing as safe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from hive_core.web import drawing
+from hive_core.web.mirror import Row
+from hive_core.web.static_files import StaticFiles
+from hive_core.web.untrusted_text import quote_markdown, quote_text, quote_word
+
+FOLDER: Final = Path(__file__).parent / "templates"
+_STEPS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_THOUSANDS: Final = ("", "k", "M", "G", "T")
+_THOUSAND: Final = 1000
+_BINARY: Final = 1024
+_TENTH_BELOW: Final = 10
+# Where each kind of item is decided.
+_PLACES: Final[Mapping[str, str]] = {
+    "question": "/questions/{id}", "escalation": "/questions/{id}", "plan": "/plans/{id}",
+    "approval": "/approvals/{id}", "parked": "/agents/{id}", "failed": "/agents/{id}",
+    "quarantine": "/agents/{id}", "dead_letters": "/agents/{id}/mail",
+    "mail": "/agents/operator/mail", "refused_commit": "/audit",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """`clock` returns seconds since 1970."""
+
+    environment: Environment
+    row: Template
+    item: Template
+    event: Template
+
+    @classmethod
+    def load(cls, files: StaticFiles, clock: Callable[[], float] = time.time) -> Self:
+        environment = Environment(
+            loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+        )  # fmt: skip
+        environment.globals |= {"static": files.address, "place": place_of, "drawing": drawing}
+        environment.filters |= {
+            "word": quote_word, "said": quote_text, "prose": quote_markdown,
+            "age": lambda since: format_age(clock(), since), "moment": format_moment,
+            "number": format_number, "size": format_size, "percent": format_percent,
+            "segment": lambda text: quote(str(text), safe=""), "clock": format_clock,
+        }  # fmt: skip
+        templates = (
+            environment.get_template(f"parts/{name}.html") for name in ("row", "item", "event")
+        )
+        return cls(environment, *templates)
+
+    def page(self, name: str, /, **values: object) -> str:
+        return self.environment.get_template(f"{name}.html").render(values)
+
+    def agent_cells(self, row: Row) -> Markup:
+        """The cells of a row of the tree, without the first one, which depends on the view."""
+        return _part(self.row, row=row)
+
+    def todo_item(self, item: Row) -> tuple[str, Markup]:
+        return item_key(item), _part(self.item, item=item)
+
+    def event_row(self, event: Row) -> tuple[str, Markup]:
+        return f"e-{event.get('seq')}", _part(self.event, event=event)
+
+
+def _part(template: Template, **values: object) -> Markup:
+    return Markup(template.render(values))  # noqa: S704 - the template has escaped its values
+
+
+def html_key(*parts: object) -> str:
+    """An id for an element, whatever the parts are."""
+    return sha256("\0".join(map(str, parts)).encode()).hexdigest()[:12]
+
+
+def item_key(item: Row) -> str:
+    return "t-" + html_key(
+        item.get("kind"), item.get("id"), "" if item.get("id") else item.get("text")
+    )
+
+
+def place_of(item: Row) -> str:
+    """The address where an item is decided; empty where there is none."""
+    pattern = _PLACES.get(str(item.get("kind")), "")
+    return pattern.format(id=quote(str(item.get("id")), safe=""))
+
+
+def format_age(now: float, since: object) -> str:
+    if not isinstance(since, int | float):
+        return "-"
+    seconds = max(0, int(now - since))
+    size, unit = next((step for step in _STEPS if seconds >= step[0]), _STEPS[-1])
+    return f"{seconds // size} {unit}"
+
+
+def format_moment(at: object) -> Markup:
+    """A time in UTC, readable for programs too."""
+    if not isinstance(at, int | float):
+        return Markup("-")
+    moment = time.gmtime(at)
+    exact, shown = (
+        time.strftime(form, moment) for form in ("%Y-%m-%dT%H:%M:%SZ", "%m-%d %H:%M:%S")
+    )
+    return Markup('<time datetime="{}">{}</time>').format(exact, shown)
+
+
+def format_clock(at: object) -> str:
+    return time.strftime("%H:%M", time.gmtime(at)) if isinstance(at, int | float) else "-"
+
+
+def format_number(value: object) -> str:
+    return _scale(value, _THOUSAND, _THOUSANDS)
+
+
+def format_size(value: object) -> str:
+    return _scale(value, _BINARY, ("", "K", "M", "G", "T"))
+
+
+def format_percent(value: object) -> str:
+    """A share of one as a percentage."""
+    return "-" if not isinstance(value, int | float) else f"{value * 100:.0f}%"
+
+
+def _scale(value: object, base: int, units: tuple[str, ...]) -> str:
+    if not isinstance(value, int | float):
+        return "-"
+    size, unit = float(value), 0
+    while size >= base and unit < len(units) - 1:
+        size, unit = size / base, unit + 1
+    digits = 1 if unit and size < _TENTH_BELOW else 0
+    return f"{size:.{digits}f}{units[unit]}"

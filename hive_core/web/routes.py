@@ -1,0 +1,63 @@
+"""Which function answers which address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.responses import Response
+
+from hive_core.web.pages import agent, attention, audit, confirm, login, tree
+from hive_core.web.visit import Fields, Visit, json_response
+
+Handler = Callable[[Visit], Awaitable[Response]]
+
+
+async def show_badge(visit: Visit) -> Response:
+    """How much waits, for tabs that are hidden."""
+    return json_response({"waiting": visit.web.hub.waiting})
+
+
+_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/", attention.show_attention),
+    ("GET", "/badge", show_badge),
+    ("GET", "/questions/{id}", attention.show_question),
+    ("POST", "/questions/{id}/answer", attention.answer),
+    ("GET", "/plans/{id}", attention.show_plan),
+    ("POST", "/plans/{id}/approve", attention.approve_plan),
+    ("POST", "/plans/{id}/reject", attention.reject_plan),
+    ("GET", "/approvals/{id}", attention.show_approval),
+    ("POST", "/approvals/{id}/approve", attention.approve),
+    ("POST", "/approvals/{id}/deny", attention.deny),
+    ("GET", "/tree", tree.show_tree),
+    ("GET", "/tree/rows", tree.show_rows),
+    ("GET", "/agents/{name}", agent.show_agent),
+    ("GET", "/agents/{name}/{tab}", agent.show_agent),
+    ("GET", "/agents/{name}/ask/{action}", agent.ask_action),
+    ("POST", "/agents/{name}/do/{action}", agent.act),
+    ("POST", "/agents/{name}/say", agent.say),
+    ("POST", "/agents/{name}/assign", agent.assign),
+    ("GET", "/audit", audit.show_audit),
+    ("GET", "/audit/why", audit.show_why),
+    ("POST", "/confirm", confirm.confirm),
+    ("GET", "/passkey", confirm.show_passkey),
+    ("POST", "/passkey", confirm.add_passkey),
+    ("POST", "/logout", login.log_out),
+)
+_PART: Final = re.compile(r"\\{([a-z]+)\\}")
+ROUTES: Final = tuple(
+    (method, re.compile(_PART.sub(r"(?P<\1>[^/]{1,128})", re.escape(pattern))), handler)
+    for method, pattern, handler in _ROUTES
+)
+
+
+def find_route(method: str, path: str) -> tuple[Handler, Fields] | int:
+    """The function and the parts of the path; else 404, or 405 where another method is served."""
+    status = 404
+    for known, pattern, handler in ROUTES:
+        if match := pattern.fullmatch(path):
+            if known == method or (known, method) == ("GET", "HEAD"):
+                return handler, match.groupdict()
+            status = 405
+    return status

@@ -1,0 +1,77 @@
+// Keys: single letters move, open and act. They can be switched off, and never act inside of a field.
+const rows = () => [...document.querySelectorAll("main .item, main .agent-row")];
+const toggle = document.getElementById("single-keys");
+const stored = "hive-single-keys-off";
+let going = false;
+
+toggle.checked = localStorage.getItem(stored) === null;
+toggle.addEventListener("change", () => (toggle.checked ? localStorage.removeItem(stored) : localStorage.setItem(stored, "1")));
+
+function current() {
+  return document.querySelector(".current");
+}
+
+function move(by) {
+  const all = rows(), at = all.indexOf(current());
+  const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
+  if (!next) return;
+  current()?.classList.remove("current");
+  next.classList.add("current");
+  next.scrollIntoView({ block: "nearest" });
+  (next.querySelector("a.open[href], a.to") ?? next.querySelector("a"))?.focus({ preventScroll: true });
+}
+
+function open(hash = "") {
+  const link = current()?.querySelector("a.open[href], a.to");
+  if (link) location.assign(link.href + hash);
+}
+
+function form(key) {
+  const found = document.querySelector(`form[data-key="${key}"]`);
+  const field = found?.querySelector("input:not([type=hidden]), textarea, button");
+  field?.focus();
+  field?.scrollIntoView({ block: "center" });
+  return Boolean(field);
+}
+
+function fold(open) {
+  const row = current();
+  if (row?.getAttribute("aria-expanded") === String(!open)) row.querySelector("a.fold")?.click();
+}
+
+function help() {
+  const details = document.getElementById("help");
+  details.open = !details.open;
+  details.querySelector("summary").focus();
+}
+
+const keys = {
+  j: () => move(1), k: () => move(-1), h: () => fold(false), l: () => fold(true), "?": help,
+  "/": () => document.getElementById("filter")?.focus(),
+  s: () => { const name = current()?.dataset.name; if (name) location.assign(`/agents/${name}/ask/stop`); else document.querySelector("[data-action=stop]")?.click(); },
+  w: () => current()?.querySelector("a.why")?.click(),
+};
+for (const key of ["a", "d", "r", "c", "t"]) keys[key] = () => form(key) || ("adr".includes(key) && open());
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || !toggle.checked) return;
+  if (event.target.closest("input, textarea, select")) return;
+  const { key } = event;
+  if (going) {
+    going = false;
+    document.querySelector(`header nav [data-key="${CSS.escape(key)}"]`)?.click();
+  } else if (key === "g") {
+    going = true;
+  } else if (key === "Enter" && event.target === document.body) {
+    open();
+  } else if (/^[1-9]$/.test(key)) {
+    document.querySelector(`.tabs [data-key="${key}"]`)?.click();
+  } else if (Object.hasOwn(keys, key)) {
+    keys[key]();
+  } else {
+    return;
+  }
+  if (key !== "Enter") event.preventDefault();
+}
+
+document.addEventListener("keydown", onKey);

@@ -1,0 +1,106 @@
+// Live rows: one event stream while the page is visible. A frame names elements by id and brings their HTML.
+export const policy = globalThis.trustedTypes?.createPolicy("hive", { createHTML: (text) => text }) ?? { createHTML: (text) => text };
+const { topics, title } = document.body.dataset;
+const QUIET = 5000, BADGE = 60000, AGAIN = 1000, EVENTS = 200;
+let after = document.body.dataset.after, source = null, heard = Date.now(), asked = false;
+
+function heardNow(event) {
+  heard = Date.now();
+  if (event.lastEventId) after = event.lastEventId;
+  banner("");
+}
+
+function banner(text) {
+  const element = document.getElementById("banner");
+  if (element.textContent !== text) element.textContent = text;
+  element.hidden = !text;
+}
+
+function count(waiting) {
+  document.getElementById("waiting").textContent = waiting;
+  document.title = waiting ? `(${waiting}) ${title}` : title;
+}
+
+function fill(element, html) {
+  element.innerHTML = policy.createHTML(html);
+}
+
+function takeTree(values) {
+  if (values.tree) return reloadTree();
+  for (const [id, html] of Object.entries(values.rows)) {
+    const row = document.getElementById(id);
+    if (!row || row.getAttribute("aria-expanded") === "false") continue;
+    const focused = row.contains(document.activeElement) && document.activeElement !== row.firstElementChild;
+    if (focused && !row.firstElementChild.contains(document.activeElement)) continue;
+    while (row.children.length > 1) row.lastElementChild.remove();
+    row.insertAdjacentHTML("beforeend", policy.createHTML(html));
+  }
+}
+
+async function reloadTree() {
+  const place = document.getElementById("tree");
+  if (!place || asked) return;
+  asked = true;
+  await new Promise((done) => setTimeout(done, AGAIN));
+  asked = false;
+  const response = await fetch(`/tree/rows${location.search}`);
+  if (!response.ok) return;
+  const focused = document.activeElement?.closest("[role=row]")?.id;
+  fill(place, await response.text());
+  if (focused) document.getElementById(focused)?.querySelector("a.to")?.focus();
+}
+
+function takeAttention(values) {
+  count(values.waiting);
+  const list = document.getElementById("attention");
+  if (!list) return;
+  const known = new Map([...list.children].map((row) => [row.id, row]));
+  values.order.forEach((id, at) => {
+    const row = known.get(id) ?? Object.assign(document.createElement("li"), { id, className: "item" });
+    known.delete(id);
+    if (values.rows[id]) fill(row, values.rows[id]);
+    if (list.children[at] !== row) list.insertBefore(row, list.children[at] ?? null);
+  });
+  for (const row of known.values()) row.remove();
+  document.getElementById("nothing").hidden = values.order.length > 0;
+}
+
+function takeAudit(values) {
+  const list = document.getElementById("audit");
+  for (const [id, html] of list ? values.first : []) {
+    if (document.getElementById(id)) continue;
+    const row = Object.assign(document.createElement("li"), { id, className: "item" });
+    fill(row, html);
+    list.prepend(row);
+  }
+  while (list && list.children.length > EVENTS) list.lastElementChild.remove();
+}
+
+function open() {
+  if (source) return;
+  source = new EventSource(`/live?topics=${topics}&after=${after}`);
+  heard = Date.now();
+  const takes = { tree: takeTree, attention: takeAttention, audit: takeAudit };
+  for (const [topic, take] of Object.entries(takes)) {
+    source.addEventListener(topic, (event) => { heardNow(event); take(JSON.parse(event.data)); });
+  }
+  source.addEventListener("beat", heardNow);
+  source.addEventListener("gap", () => location.reload());
+}
+
+function close() {
+  source?.close();
+  source = null;
+}
+
+async function badge() {
+  if (!document.hidden) return;
+  const response = await fetch("/badge");
+  if (response.ok) count((await response.json()).waiting);
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+addEventListener("pagehide", close);
+setInterval(badge, BADGE);
+setInterval(() => { if (source && Date.now() - heard > QUIET) banner("No news for 5 seconds: the rows may be old."); }, 1000);
+if (!document.hidden) open();

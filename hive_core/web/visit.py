@@ -1,0 +1,155 @@
+"""One request of a page: who asks, for what, and how it is answered."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Never
+from urllib.parse import parse_qsl
+
+from starlette.responses import RedirectResponse, Response
+
+from hive_core.errors import HiveError, InvalidArgument, NotAllowed
+from hive_core.varlink import Message
+from hive_core.web.guard import form_token
+from hive_core.web.hub import Hub
+from hive_core.web.logins import BrowserLogin, Logins
+from hive_core.web.reads import SharedReads
+from hive_core.web.rendering import Renderer
+from hive_core.web.settings import WebTable
+
+HTML: Final = "text/html; charset=utf-8"
+_PACKED_FROM: Final = 1024
+_LEVEL: Final = 5
+_FIELDS_MOST: Final = 200
+
+Fields = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """What all requests share."""
+
+    settings: WebTable
+    logins: Logins
+    hub: Hub
+    reads: SharedReads
+    renderer: Renderer
+
+
+class ConfirmationNeeded(Exception):
+    """Another page comes first: hived asks for a second confirmation of exactly this call."""
+
+    def __init__(self, operation: str, parameters: Message, back: str) -> None:
+        super().__init__(operation)
+        self.operation, self.parameters, self.back = operation, parameters, back
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`origin` is the one of the settings at which the browser is."""
+
+    method: str
+    path: str
+    origin: str
+    query: Fields
+    form: Fields
+    packed: bool
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request of a login. `parts` are the parts of the path that its pattern names."""
+
+    web: Dashboard
+    login: BrowserLogin
+    request: Request
+    parts: Fields
+
+    @property
+    def query(self) -> Fields:
+        return self.request.query
+
+    @property
+    def form(self) -> Fields:
+        return self.request.form
+
+    async def read(self, operation: str, /, **parameters: object) -> Message:
+        return await self.web.reads.read(self.login, operation, **parameters)
+
+    async def try_read(self, operation: str, /, **parameters: object) -> Message:
+        """The same; where hived refuses, the reason under `refused`."""
+        try:
+            return await self.read(operation, **parameters)
+        except HiveError as error:
+            return {"refused": str(error)}
+
+    async def change(self, operation: str, back: str, /, **parameters: object) -> Response:
+        """Make a change, and go to `back`, or to the page that confirms it before."""
+        values: Message = {key: value for key, value in parameters.items() if value is not None}
+        await self.call(operation, values, back)
+        return redirect(back)
+
+    async def call(self, operation: str, parameters: Message, back: str) -> Message:
+        """The reply of a change. ConfirmationNeeded: it has to be confirmed first."""
+        try:
+            reply = await self.login.connection.call(operation, parameters)
+        except NotAllowed as error:
+            if error.fields.get("rule") == "confirm":
+                raise ConfirmationNeeded(operation, parameters, back) from error
+            raise
+        self.web.reads.forget()
+        self.web.hub.refresh_todo()
+        return reply
+
+    def page(self, name: str, title: str, status: int = 200, /, **values: object) -> Response:
+        hub = self.web.hub
+        shared = {
+            "title": title, "login": self.login, "token": form_token(self.login.secret),
+            "here": self.request.path, "waiting": hub.waiting, "newest": hub.frames.newest,
+            "query": self.query,
+        }  # fmt: skip
+        text = self.web.renderer.page(name, **shared, **values)
+        return html_response(text, self.request, status)
+
+
+def html_response(text: str, request: Request, status: int = 200) -> Response:
+    body = text.encode()
+    headers = {"vary": "accept-encoding"}
+    if request.packed and len(body) >= _PACKED_FROM:
+        body = gzip.compress(body, _LEVEL, mtime=0)
+        headers["content-encoding"] = "gzip"
+    return Response(body, status, headers, HTML)
+
+
+def redirect(address: str) -> Response:
+    """To an address of ours, by GET."""
+    if not address.startswith("/") or address.startswith("//") or "\\" in address:
+        address = "/"
+    return RedirectResponse(address, 303)
+
+
+def json_response(values: Mapping[str, object], status: int = 200) -> Response:
+    return Response(json.dumps(values), status, media_type="application/json")
+
+
+def parse_fields(text: bytes) -> dict[str, str]:
+    """The fields of a query or a form, each once. InvalidArgument: it is no form."""
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"), keep_blank_values=True, strict_parsing=bool(text),
+            errors="strict", max_num_fields=_FIELDS_MOST,
+        )  # fmt: skip
+    except ValueError as error:
+        raise InvalidArgument(f"cannot read the fields: {error}", field="form") from error
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise InvalidArgument("a field is given twice", field="form")
+    return fields
+
+
+def refuse_field(name: str, reason: str) -> Never:
+    raise InvalidArgument(f"{name}: {reason}", field=name)

@@ -1,0 +1,131 @@
+"""Pages are whole without script: each is one request, and shows what hived answers."""
+
+from __future__ import annotations
+
+from fixtures.dashboard import FakeBrowser, RunningDashboard
+
+from hive_core.web.guard import SECURITY_HEADERS
+
+
+def test_a_link_opens_a_session_once(web: RunningDashboard, browser: FakeBrowser) -> None:
+    link = web.door.link()
+    body = f"secret={link}".encode()
+
+    first, second = (web.ask("POST", "/login", body) for _ in range(2))
+
+    assert first.status == 303
+    cookie = first.headers["set-cookie"]
+    assert cookie.startswith("__Host-hive=login_")
+    assert all(word in cookie for word in ("HttpOnly", "Secure", "SameSite=Strict", "Path=/"))
+    assert second.status == 403
+    assert "set-cookie" not in second.headers
+    assert browser.get("/").status == 200
+
+
+def test_every_response_has_the_security_headers(browser: FakeBrowser) -> None:
+    for path in ("/", "/tree", "/nothing", "/login"):
+        headers = browser.get(path).headers
+        assert {name: headers[name] for name in SECURITY_HEADERS} == dict(SECURITY_HEADERS)
+
+
+def test_the_tree_shows_all_agents_in_their_order(browser: FakeBrowser) -> None:
+    page = browser.get("/tree").text
+
+    order = [page.index(f'data-name="{name}"') for name in ("root", "carl", "lead", "w-9", "w-10")]
+    assert order == sorted(order)
+
+
+def test_a_folded_branch_is_one_row_with_sums(browser: FakeBrowser) -> None:
+    page = browser.get("/tree?fold=lead").text
+
+    assert 'data-name="w-9"' not in page
+    assert "3 agents" in page
+
+
+def test_a_filter_shows_what_matches(browser: FakeBrowser) -> None:
+    page = browser.get("/tree?filter=w-").text
+
+    assert 'data-name="w-10"' in page
+    assert 'data-name="lead"' not in page
+
+
+def test_a_question_is_answered_on_its_page(browser: FakeBrowser, web: RunningDashboard) -> None:
+    items = [{"prompt": "Which colour?", "options": ["red", "green"]}]
+    asked = web.door.call("root", "ask_user", items=items)
+    address = f"/questions/{asked['question']}"
+
+    assert "Which colour?" in browser.get("/").text
+    page = browser.get(address).text
+    assert 'value="green"' in page
+    assert browser.post(f"{address}/answer", {"items": "1", "choice0": "green"}).status == 303
+
+    assert "Which colour?" not in browser.get("/").text
+    assert "green" in str(web.door.call("operator", "get_question", question=asked["question"]))
+
+
+def test_an_agents_page_shows_its_mail(browser: FakeBrowser) -> None:
+    assert browser.post("/agents/lead/say", {"body": "Hello <b>lead</b>"}).status == 303
+
+    page = browser.get("/agents/lead/mail").text
+
+    assert "<bdi>Hello &lt;b&gt;lead&lt;/b&gt;</bdi>" in page
+
+
+def test_each_tab_of_an_agent_is_drawn(browser: FakeBrowser) -> None:
+    for tab in ("talk", "tasks", "mail", "logs", "config", "tools"):
+        assert browser.get(f"/agents/carl/{tab}").status == 200, tab
+
+
+def test_an_action_lists_whom_it_is_about(browser: FakeBrowser) -> None:
+    page = browser.get("/agents/lead/ask/stop").text
+
+    assert "these are 3 agents" in page
+    assert browser.post("/agents/lead/do/stop", {"recursive": "yes"}).status == 303
+
+
+def test_destroying_an_agent_takes_its_typed_name(
+    browser: FakeBrowser, web: RunningDashboard
+) -> None:
+    web.door.call("operator", "spawn", name="short-lived", parent="root")
+
+    assert browser.post("/agents/short-lived/do/destroy", {"typed": "other"}).status == 400
+    assert browser.post("/agents/short-lived/do/destroy", {"typed": "short-lived"}).status == 303
+
+
+def test_the_audit_page_has_the_newest_event_first(browser: FakeBrowser) -> None:
+    browser.post("/agents/lead/say", {"body": "once more"})
+
+    page = browser.get("/audit").text
+
+    assert "send" in page.partition('id="audit"')[2].partition("</li>")[0]
+
+
+def test_why_names_the_rule(browser: FakeBrowser) -> None:
+    page = browser.get("/audit/why?caller=carl&operation=stop&target=lead").text
+
+    assert "refused" in page
+
+
+def test_a_refusal_of_hived_is_a_page_with_its_reason(browser: FakeBrowser) -> None:
+    answer = browser.get("/agents/nobody")
+
+    assert answer.status == 404
+    assert "nobody" in answer.text
+
+
+def test_static_files_are_kept_by_browsers(browser: FakeBrowser) -> None:
+    page = browser.get("/").text
+    address = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
+
+    answer = browser.get(address)
+
+    assert answer.status == 200
+    assert "immutable" in answer.headers["cache-control"]
+    assert browser.get(address.replace("hive.css", "other.css")).status == 404
+
+
+def test_logging_out_ends_the_cookie_at_hived(browser: FakeBrowser, web: RunningDashboard) -> None:
+    assert browser.post("/logout", {}).status == 303
+
+    assert browser.secret not in web.door.sessions
+    assert browser.get("/tree").headers["location"] == "/login"

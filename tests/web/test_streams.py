@@ -1,0 +1,159 @@
+"""Event streams: each change once, resumed after the last frame, and cut off when nobody reads."""
+
+from __future__ import annotations
+
+import json
+import socket
+import zlib
+from collections.abc import Callable, Iterator
+
+from fixtures.dashboard import FakeBrowser
+
+from hive_core.web.frames import GAP, GZIP_HEADER, KEPT, FrameLog, pack_block
+from hive_core.web.stream import UNREAD_MOST, EventStream
+
+Event = dict[str, str]
+
+
+def events(connection: socket.socket, *, packed: bool) -> Iterator[Event]:
+    """The events of a stream as they come."""
+    unpack: Callable[[bytes], bytes] = zlib.decompressobj(31).decompress if packed else bytes
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += connection.recv(1 << 16)
+    head, _, rest = data.partition(b"\r\n\r\n")
+    size, text = head.lower().count(b"transfer-encoding: chunked"), b""
+    assert size == 1
+    while True:
+        while b"\r\n" in rest and len(rest) >= int(rest.split(b"\r\n")[0], 16) + 2:
+            length, _, after = rest.partition(b"\r\n")
+            count = int(length, 16)
+            if len(after) < count + 2:
+                break
+            text += unpack(after[:count])
+            rest = after[count + 2 :]
+        while b"\n\n" in text:
+            event, _, text = text.partition(b"\n\n")
+            pairs = (line.partition(": ") for line in event.decode().split("\n"))
+            yield {name: value for name, _, value in pairs}
+        received = connection.recv(1 << 16)
+        if not received:
+            return
+        rest += received
+
+
+def follow(
+    browser: FakeBrowser, after: str = "", *, packed: bool = True, **headers: str
+) -> Iterator[Event]:
+    connection = browser.web.connect()
+    path = f"/live?topics=tree,attention&after={after}"
+    encoding = "gzip" if packed else "identity"
+    connection.sendall(
+        browser.web.request("GET", path, cookie=browser.cookie, accept_encoding=encoding, **headers)
+    )
+    try:
+        yield from events(connection, packed=packed)
+    finally:
+        connection.close()
+
+
+def newest(browser: FakeBrowser) -> str:
+    return browser.get("/tree").text.partition('data-after="')[2].partition('"')[0]
+
+
+def next_of(stream: Iterator[Event], name: str) -> Event:
+    return next(event for event in stream if event.get("event") == name)
+
+
+def test_a_changed_agent_is_a_frame_with_its_row(browser: FakeBrowser) -> None:
+    for packed in (True, False):
+        stream = follow(browser, newest(browser), packed=packed)
+        next(stream)
+        browser.web.door.figures["carl"] = {"doing": f"<b>\r\ntask {packed}", "percent": 5}
+
+        frame = json.loads(next_of(stream, "tree")["data"])
+        stream.close()  # type: ignore[attr-defined]  # a generator
+
+        (html,) = frame["rows"].values()
+        assert "&lt;b&gt;" in html
+        assert "⟨U+000D⟩⟨U+000A⟩" in html
+
+
+def test_a_new_agent_reloads_the_tree(browser: FakeBrowser) -> None:
+    stream = follow(browser, newest(browser))
+    next(stream)
+    browser.web.door.call("operator", "spawn", name="newcomer", parent="root")
+
+    assert json.loads(next_of(stream, "tree")["data"]) == {"tree": True}
+
+
+def test_a_new_question_is_a_frame_of_attention(browser: FakeBrowser) -> None:
+    stream = follow(browser, newest(browser))
+    next(stream)
+    browser.web.door.call("root", "ask_user", items=[{"prompt": "Now <i>what</i>?"}])
+
+    frame = json.loads(next_of(stream, "attention")["data"])
+
+    assert frame["waiting"] >= 1
+    assert "Now &lt;i&gt;what&lt;/i&gt;?" in "".join(frame["rows"].values())
+
+
+def test_a_stream_resumes_after_the_last_frame(browser: FakeBrowser) -> None:
+    before = newest(browser)
+    stream = follow(browser, before)
+    next(stream)
+    last: Event = {}
+    for name in ("one", "two"):
+        browser.web.door.figures["lead"] = {"doing": name}
+        last = next_of(stream, "tree")
+        assert name in last["data"]
+
+    again = follow(browser, "ignored", last_event_id=before)
+    next(again)
+    assert "one" in next_of(again, "tree")["data"]
+    assert next_of(again, "tree") == last
+
+
+def test_an_unknown_place_is_a_gap(browser: FakeBrowser) -> None:
+    for after in ("", "x", "00000000-1", newest(browser) + "99"):
+        stream = follow(browser, after)
+        next(stream)
+        assert next(stream)["event"] == "gap", after
+
+
+def test_frames_beyond_the_kept_ones_are_a_gap() -> None:
+    log = FrameLog()
+    first = log.newest
+    for number in range(KEPT + 1):
+        log.add("tree", {"number": number})
+
+    assert log.after(first, frozenset({"tree"})) == [GAP]
+    assert len(log.after(f"{log.epoch}-1", frozenset({"tree"}))) == KEPT
+    assert log.after(log.newest, frozenset({"tree"})) == []
+
+
+def test_blocks_are_one_gzip_stream_from_any_frame_on() -> None:
+    log = FrameLog()
+    frames = [log.add("tree", {"rows": {"a": "x" * number}}) for number in range(5)]
+
+    unpacked = zlib.decompressobj(31).decompress(
+        GZIP_HEADER + pack_block(b"first") + b"".join(frame.packed for frame in frames[2:])
+    )
+
+    assert unpacked == b"first" + b"".join(frame.plain for frame in frames[2:])
+
+
+def test_a_reader_that_does_not_read_is_cut_off() -> None:
+    log, ended = FrameLog(), list[bool]()
+    stream = EventStream(frozenset({"tree"}), packed=True, abort=lambda: ended.append(True))
+    for number in range(200):
+        stream.replay(log.add("tree", {"number": number}))
+    for number in range(UNREAD_MOST):
+        stream.offer(log.add("tree", {"number": number}))
+    stream.offer(log.add("audit", {}))
+    assert not ended
+
+    stream.offer(log.add("tree", {}))
+
+    assert ended == [True]
+    assert stream.is_ended
