@@ -110,6 +110,13 @@ for path, method, parameters in json.loads(sys.argv[2]):
         answers.append(type(error).__name__)
 print(json.dumps(answers))
 """
+# Name, user, capabilities and no_new_privs of the fork server and of what it forked.
+FORKED = r"""
+cd /proc; for name in hive-forkserver hive-runtime; do
+  sed -sn '/^\(Name\|Uid\|CapEff\|NoNewPrivs\):/p' $(grep -lx $name */comm | sed s/comm/status/) |
+    awk '{printf "%s ", $2} END {print ""}'
+done
+"""
 Words = tuple[str, str, dict[str, Any]]
 CHAT: tuple[str, dict[str, Any]] = (
     "/v1/chat/completions", {"model": "actor", "messages": [{"role": "user", "content": "x"}]},
@@ -129,6 +136,12 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.wait("running", "ann")
     yield made
     made.close_connections()
+
+
+def need_runtime() -> None:
+    """A lab without a network has no libraries of models; all else here is tested without them."""
+    if environment_of("runtime") is None:
+        pytest.skip("what sessions import could not be fetched")
 
 
 def open_sub(host: HiveHost, **more: object) -> dict[str, Any]:
@@ -209,8 +222,7 @@ def test_its_calls_of_models_are_counted_to_its_agent(host: HiveHost) -> None:
 
 def test_a_session_forks_a_clone_which_runs_as_its_own_user(host: HiveHost) -> None:
     """The whole way: model, session, sockets, a process of another user, metering, the result."""
-    if environment_of("runtime") is None:
-        pytest.skip("what sessions import could not be fetched")
+    need_runtime()
     worker = {"parent": "root", "role": "worker", "runtime": "builtin"}
     host.grow(bob={**worker, "add_capabilities": ["subagents"]})
     assert not host.call("Send", to="bob", body="fork it").error
@@ -234,12 +246,15 @@ def test_a_session_forks_a_clone_which_runs_as_its_own_user(host: HiveHost) -> N
     used = [row for row in host.events(limit=1000) if row["operation"] == "use_tool"]
     assert used[-1]["fields"]["sub"] == opened["sub"]
     assert host.inside("bob", "ls", "/run/hive/sub") == ""
+    # The runtime was forked by a server that can take a user and end a process, and no more.
+    server, runtime = host.inside("bob", "sh", "-c", FORKED).splitlines()
+    assert server.split() == ["hive-forkserver", "0", "00000000000000e0", "1"]
+    assert runtime.split() == ["hive-runtime", "1000", "0000000000000000", "1"]
 
 
 def test_a_session_calls_an_mcp_server_of_its_own_as_the_user_of_its_tools(host: HiveHost) -> None:
     """Row Q46: an approved server in a real container."""
-    if environment_of("runtime") is None:
-        pytest.skip("what sessions import could not be fetched")
+    need_runtime()
     host.grow(eve={"parent": "root", "role": "worker", "runtime": "builtin"})
     host.wait("running", "eve")
     config = '[mcp.own]\ncommand = ["python3", "/run/hive/config/server.py"]\nrequired = true\n'

@@ -29,6 +29,7 @@ from hive_core.agent.session.server_settings import read_server_settings
 from hive_core.agent.session.servers import McpServers
 from hive_core.agent.session.services import POLL, SessionServices, SessionSettings
 from hive_core.agent.session.session import AgentSession
+from hive_core.agent.session.subagents.leftovers import end_leftovers
 
 DIALECTS: Final[Mapping[str, CliDialect]] = {
     "claude": ClaudeDialect(), "codex": CodexDialect(),
@@ -139,6 +140,7 @@ def serve_session(services: SessionServices) -> None:
         session = AgentSession(services, wanted if isinstance(wanted, int) and wanted > 0 else 1)
         mailbox = Mailbox(services, session)
         try:
+            end_leftovers(services, link)
             session.resume()
             mailbox.resume_tasks(link)
             mailbox.take_waiting(link)

@@ -23,6 +23,7 @@ from hive_core.agent.session.inputs import session_text
 from hive_core.agent.session.parking import Parked, escalate
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.recovery import (
+    INTERRUPTED,
     AskModel,
     CloseTurn,
     EndTurn,
@@ -264,9 +265,9 @@ class TurnRunner:
         return self._log_result(turn, call, outcome)
 
     def _fork(self, turn: TurnState, call: ToolCall) -> CallAnswer:
-        """Run a sub-agent; one that an earlier process began is ended, and not begun again."""
+        """Run a sub-agent; one that an earlier process began has ended, and is not begun again."""
         if call.started is not None:
-            return self.forks.end_interrupted(call)
+            return CallAnswer(INTERRUPTED, is_error=True)
         self.conversation.append({
             "t": "call", "turn": turn.number, "call": call.id, "name": call.name,
         })  # fmt: skip

@@ -323,6 +323,7 @@ def test_a_session_that_is_killed_during_a_fork_does_not_fork_again(host: ForkHo
     host.session.until(lambda: not Path(f"/proc/{child}/cmdline").exists())
     end_sleepers()
     assert len(host.sub_bodies()) == 1
+    host.configure("enabled = false")  # what is to be ended asks no configuration
     host.session.start()
     host.session.until(lambda: host.session.records()[-1]["t"] == "closed")
     assert "effect is unknown" in str(host.results())

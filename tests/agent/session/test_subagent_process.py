@@ -14,8 +14,9 @@ from hive_core.agent.session.model_socket import ModelInfo
 from hive_core.agent.session.subagents.definitions import read_definition
 from hive_core.agent.session.subagents.folder import SubagentFolder, checked_result
 from hive_core.agent.session.subagents.order import ForkOrder, read_hydration
-from hive_core.agent.session.subagents.process import SubagentProcess
+from hive_core.agent.session.subagents.process import UIDS, SubagentProcess, kill_users
 from hive_core.errors import Internal, InvalidArgument, NotFound
+from hive_core.model.agents.subagent import SUBAGENT_UIDS
 
 UID = 61_999
 ORDER = ForkOrder(
@@ -23,6 +24,22 @@ ORDER = ForkOrder(
 )
 # One of its two processes leaves its group.
 ESCAPE = "import os, time; os.fork() or os.setsid(); time.sleep(600)"
+
+
+# It ends, and leaves a process in another session that forks and ends again and again.
+RUNNER = """
+import os
+done, begun = os.pipe()
+if os.fork():
+    os.read(done, 1)
+    os._exit(0)
+os.setsid()
+for turn in range(1 << 60):
+    if os.fork():
+        os._exit(0)
+    if turn == 3:
+        os.write(begun, b"x")
+"""
 
 
 def processes_of(uid: int) -> list[int]:
@@ -38,7 +55,6 @@ def processes_of(uid: int) -> list[int]:
     return pids
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
 def test_a_process_that_leaves_the_group_ends_with_the_user() -> None:
     """Z11."""
     words = [sys.executable, "-I", "-S", "-c", ESCAPE]
@@ -48,6 +64,28 @@ def test_a_process_that_leaves_the_group_ends_with_the_user() -> None:
         assert time.monotonic() < ends, "no process has left the group"
     assert not process.wait(0.05)
     assert processes_of(UID) == []
+
+
+def test_a_process_that_forks_and_ends_for_ever_ends_with_the_user() -> None:
+    """Z11: no list of processes shows it for long enough to be killed by its id."""
+    words = [sys.executable, "-I", "-S", "-c", RUNNER]
+    process = SubagentProcess(words, Path("/"), {"PATH": os.environ["PATH"]}, UID)
+    assert process.wait(at_most(60))
+    assert processes_of(UID) == []
+
+
+def test_what_an_earlier_session_left_is_killed_by_the_users_of_sub_agents() -> None:
+    """Z11: all of them, and nobody else."""
+    assert UIDS == SUBAGENT_UIDS
+    words = [sys.executable, "-I", "-S", "-c", ESCAPE]
+    left, other = (
+        SubagentProcess(words, Path("/"), {"PATH": os.environ["PATH"]}, uid)
+        for uid in (UID - 1, UID)
+    )
+    kill_users(range(UID - 5, UID))
+    assert processes_of(UID - 1) == []
+    assert left.wait(at_most(60))
+    assert not other.wait(0)
 
 
 def test_the_files_of_a_sub_agent_are_read_without_following_it(tmp_path: Path) -> None:
@@ -65,7 +103,7 @@ def test_the_files_of_a_sub_agent_are_read_without_following_it(tmp_path: Path) 
         folder.read_result()
     folder.result.unlink()
     os.mkfifo(folder.result)
-    with pytest.raises(Internal, match="no file"):
+    with pytest.raises(Internal, match="not a regular file"):
         folder.read_result()
     folder.remove()
     assert list((tmp_path / "sub").iterdir()) == []

@@ -95,6 +95,12 @@ class SubagentFolder:
             shutil.rmtree(place, ignore_errors=True)
 
 
+def remove_all(folder: Path) -> None:
+    """Remove everything of all sub-agents."""
+    for place in folder.iterdir():
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def write_result(file: Path, result: Mapping[str, object]) -> None:
     """Write the result over the empty file that the parent made."""
     data = json.dumps(result, ensure_ascii=False).encode(errors="replace")

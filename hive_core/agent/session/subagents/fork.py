@@ -21,7 +21,6 @@ from hive_core.agent.session.calls import MAIN_PROGRAM, CallAnswer, error_text
 from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.model_socket import find_model
-from hive_core.agent.session.recovery import INTERRUPTED
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import ToolCall, TurnState, number
 from hive_core.agent.session.subagents.definitions import SubagentDefinition, read_definition
@@ -33,7 +32,7 @@ from hive_core.agent.session.subagents.folder import (
     result_of,
 )
 from hive_core.agent.session.subagents.order import CLONE, NAMED, ForkOrder, new_log
-from hive_core.agent.session.subagents.process import SubagentProcess, kill_user
+from hive_core.agent.session.subagents.process import SubagentProcess
 from hive_core.agent.session.subagents.runtime import forked_runtime
 from hive_core.agent.session.subagents.settings import ForkSettings
 from hive_core.agent.session.toolset import FORK, SERVER_TOOL
@@ -137,21 +136,6 @@ class ForkRunner:
         if plan.settings.cleanup_temp_files:
             folder.remove()
         return CallAnswer(_compact(result), is_error=result["status"] != SUCCESS)
-
-    def end_interrupted(self, call: ToolCall) -> CallAnswer:
-        """End the sub-agent of a call that an earlier process began, and did not finish."""
-        try:
-            plan = self._plan(ForkRequest.of(call.arguments))
-            # The same key gives the sub-agent that the first process opened.
-            opened = self._open(plan, self._conversation.state.turn, call.key)
-            folder = self._folder(opened)
-            self._close(opened, call.key, "cancelled", failed_result(plan.name, "", 0)["metadata"])
-            if folder.uid:
-                kill_user(folder.uid)
-            folder.remove()
-        except HiveError:
-            pass  # nothing of it is left, or it may not be forked any more
-        return CallAnswer(INTERRUPTED, is_error=True)
 
     def kill(self) -> None:
         """End the sub-agent that runs now; none is started after it."""

@@ -16,6 +16,7 @@ from hive_core.errors import Internal
 
 # Gains no rights from any program, and ends with the thread that waits for it.
 _CONFINED: Final = ("setpriv", "--no-new-privs", "--pdeathsig", "KILL", "--")
+UIDS: Final = range(60_000, 61_184)  # of sub-agents in a container, as the daemon gives them
 _ROUNDS: Final = 20
 _PAUSE: Final = 0.01
 _PATIENCE: Final = 2.0
@@ -90,6 +91,12 @@ def _descendants(parent: int) -> Iterator[int]:
         if _parent_of(pid) == parent:
             yield from _descendants(pid)
             yield pid
+
+
+def kill_users(uids: range = UIDS) -> None:
+    """End the processes of all these users."""
+    for uid in {_owner_of(pid) for pid in _processes()}.intersection(uids):
+        kill_user(uid)
 
 
 def kill_user(uid: int) -> None:
