@@ -52,7 +52,7 @@ def call_entry(
     if call.by_operator:
         fields["uid"] = call.uid
     if call.seat is not None:
-        fields.update(_login_fields(call))
+        fields = {"account": "", **fields, **_login_fields(call)}
     return AuditEntry(
         kind, call.uuid, operation, party, kind != REFUSED, rule, reason,
         commit or call.hive.commit, call.request, call.now, fields,
@@ -63,7 +63,7 @@ def _login_fields(call: Call) -> dict[str, object]:
     """For whom the operator acts. `confirmed` is there only where the call was confirmed."""
     login = call.login
     if login is None:
-        return {"account": ""}
+        return {}
     fields: dict[str, object] = {
         "account": login.account, "login": login.id, "via": login.via.value,
     }  # fmt: skip

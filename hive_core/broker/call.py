@@ -196,6 +196,8 @@ class Call:
     """Of a call on login.sock: the place of its login, empty before one."""
     confirmed: str = ""
     """How the login has confirmed this call: `passkey` or `totp`; empty: it needed no more."""
+    link_account: str = ""
+    """The account whose notification had the link that makes this call; empty: no link does."""
 
     @property
     def by_operator(self) -> bool:
@@ -208,8 +210,13 @@ class Call:
 
     @property
     def person(self) -> str:
-        """For whom the operator decides: `account:NAME` of a login, else `uid:NUMBER`."""
+        """For whom the operator decides: `account:NAME` of a login, else `uid:NUMBER`.
+
+        `link:NAME`: whoever had a link in a notification of that account.
+        """
         login = self.login
+        if self.link_account:
+            return f"link:{self.link_account}"
         return f"uid:{self.uid}" if login is None else f"account:{login.account}"
 
     @property

@@ -100,6 +100,7 @@ CREATE TABLE notes ( seq INTEGER PRIMARY KEY, agent TEXT NOT NULL, kind TEXT NOT
 CREATE TRIGGER notes_added AFTER INSERT ON notes BEGIN UPDATE note_use SET bytes = bytes + NEW.size WHERE agent = NEW.agent; END;
 CREATE INDEX notes_agent ON notes (agent, seq);
 CREATE TRIGGER notes_removed AFTER DELETE ON notes BEGIN UPDATE note_use SET bytes = bytes - OLD.size, lost = MAX(lost, OLD.seq) WHERE agent = OLD.agent; END;
+CREATE TABLE offered_links ( digest TEXT NOT NULL PRIMARY KEY, account TEXT NOT NULL, operation TEXT NOT NULL, parameters TEXT NOT NULL, label TEXT NOT NULL, state TEXT NOT NULL, expires REAL NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE TABLE old_contents (digest TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE old_hooks ( hook TEXT NOT NULL, secret TEXT NOT NULL, PRIMARY KEY (hook, secret) ) STRICT, WITHOUT ROWID;
 CREATE TABLE parties ( id INTEGER PRIMARY KEY, party TEXT NOT NULL UNIQUE, name TEXT NOT NULL, closed INTEGER NOT NULL DEFAULT 0, gone TEXT NOT NULL DEFAULT '') STRICT;

@@ -55,6 +55,7 @@ SAMPLE: dict[str, object] = {
     "alias": "x", "wire": "chat", "bytes": 1, "out_most": 1, "reservation": "x",
     "connection": "x", "host": "a.example", "port": 443, "timeout_seconds": 1.0,
     "colony": "b1", "persona": "x", "skill_path": "x",
+    "links": [{"operation": "stop", "parameters": {"agent": "b1"}}], "secret": "x",
     "account": "x", "login": "x", "passkey": "x", "nonce": "x", "client_data": "x",
     "attestation": "x", "origin": "http://localhost:4483",
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},

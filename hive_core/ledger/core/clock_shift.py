@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from hive_core.ledger.accounts import logins
+from hive_core.ledger.accounts import links, logins
 from hive_core.ledger.agents import quarantines
 from hive_core.ledger.artifacts import storage as artifact_storage
 from hive_core.ledger.budgets import storage as budget_storage
@@ -45,6 +45,7 @@ _MOVED: Final = (
     *budget_storage.MOVED,
     *colony_storage.CLOCK_SHIFT,
     *exits.MOVED,
+    *links.CLOCK_SHIFT,
     *logins.CLOCK_SHIFT,
     *model_storage.CLOCK_SHIFT,
     *phase_storage.CLOCK_SHIFT,

@@ -13,6 +13,7 @@ from typing import Final
 
 from hive_core.errors import HiveError
 from hive_core.ledger.accounts.confirmations import ConfirmationStore
+from hive_core.ledger.accounts.links import OfferedLinkStore
 from hive_core.ledger.accounts.logins import LoginStore
 from hive_core.ledger.accounts.storage import AccountStore
 from hive_core.ledger.agents.archives import Archives
@@ -169,6 +170,7 @@ class Ledger:
         self.accounts = AccountStore(connection)
         self.logins = LoginStore(connection)
         self.confirmations = ConfirmationStore(connection)
+        self.offered_links = OfferedLinkStore(connection)
         self.models = ModelCallStore(connection)
         self.subagents = SubAgentStore(connection)
         self.history = HistoryTrimmer(connection, self.stored)

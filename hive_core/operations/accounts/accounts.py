@@ -134,6 +134,7 @@ def remove_account(call: Call, params: AccountParams) -> Record[Removed]:
     existing_account(call, params.account)
     end_logins_of(call, params.account)
     call.ledger.accounts.delete(params.account)
+    call.ledger.offered_links.delete_all_of(params.account)
     return Record(Removed(removed=params.account), fields={"account": params.account})
 
 

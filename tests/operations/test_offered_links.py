@@ -1,0 +1,111 @@
+"""Links of notifications: whoever has one says no, stops, or gives an offered answer, once."""
+
+from __future__ import annotations
+
+import pytest
+from fixtures.approvals import ONE, waits
+from fixtures.approvals import row as approval_row
+from fixtures.logins import LoginClient, open_login
+from fixtures.world import World
+
+from hive_core.broker.scopes import OperationClass, class_of
+from hive_core.errors import Conflict, InvalidArgument, InvalidParameter, NotAllowed, NotFound
+from hive_core.model.wire.record import OPERATOR
+from hive_core.operations import load
+from hive_core.operations.accounts.links import OPERATIONS
+
+
+def offer(world: World, operation: str, **parameters: object) -> str:
+    """The secret of a link that hive-notify has offered."""
+    notifier = open_login(world, "notify", ["notifier"])
+    wanted = {"operation": operation, "parameters": parameters, "label": "Now"}
+    (link,) = notifier.call("offer_links", links=[wanted])["links"]
+    return str(link["url"]).rpartition("/")[2]
+
+
+def test_no_link_can_ever_do_what_takes_a_confirmation() -> None:
+    assert OPERATIONS == ("answer", "cancel_task", "deny", "reject_plan", "stop")
+    registry = load()
+    assert {class_of(registry[name]) for name in OPERATIONS} == {OperationClass.OPERATOR}
+
+
+@pytest.mark.parametrize("operation", ["approve", "approve_plan", "destroy", "send", "spawn"])
+def test_a_link_that_says_yes_is_not_made(world: World, operation: str) -> None:
+    with pytest.raises(InvalidParameter):
+        offer(world, operation, id=waits(world), commit=ONE[:8])
+
+
+def test_a_link_is_shown_without_effect_and_used_once(world: World) -> None:
+    id_ = waits(world)
+    secret = offer(world, "deny", id=id_, why="not now")
+    phone = LoginClient(world)  # it has no login
+    shown = phone.call("show_link", secret=secret)
+    assert (shown["operation"], shown["subject"], shown["is_current"]) == ("deny", id_, True)
+    assert approval_row(world, id_).open
+    assert phone.call("use_link", secret=secret) == {"operation": "deny", "subject": id_}
+    assert approval_row(world, id_).decided_by == "link:notify"
+    event = world.ledger.events.page(0, 10_000)[-1]
+    assert (event.operation, event.fields["via"], event.fields["account"]) == (
+        "use_link", "offered link", "notify",
+    )  # fmt: skip
+    assert isinstance(phone.refusal("use_link", secret=secret), NotFound)
+    assert isinstance(phone.refusal("show_link", secret=secret), NotFound)
+
+
+def test_a_link_is_void_when_the_state_has_changed_or_a_day_is_over(world: World) -> None:
+    phone = LoginClient(world)
+    id_ = waits(world)
+    denied = offer(world, "deny", id=id_, why="x")
+    world.call(OPERATOR, "deny", id=id_, why="y")
+    assert phone.call("show_link", secret=denied)["is_current"] is False
+    assert isinstance(phone.refusal("use_link", secret=denied), Conflict)
+
+    world.call(OPERATOR, "start", agent="a")
+    stopped = offer(world, "stop", agent="a")
+    world.call(OPERATOR, "restart", agent="a")
+    assert isinstance(phone.refusal("use_link", secret=stopped), Conflict)
+
+    late = offer(world, "stop", agent="a")
+    world.advance(86_401)
+    assert isinstance(phone.refusal("use_link", secret=late), NotFound)
+
+
+def test_a_link_gives_an_answer_only_where_the_question_offers_it(world: World) -> None:
+    items = [{"prompt": "Which?", "options": ["red", "green"]}]
+    asked = world.call("root", "ask_user", items=items)
+    question = str(asked["question"])
+    for answers in (["blue"], [], ["red", "green"], "red"):
+        with pytest.raises(InvalidArgument):
+            offer(world, "answer", question=question, answers=answers)
+    secret = offer(world, "answer", question=question, answers=["red"])
+    world.call(OPERATOR, "answer", question=question, answers=["green"])
+    assert isinstance(LoginClient(world).refusal("use_link", secret=secret), Conflict)
+
+
+def test_a_link_stops_an_agent_and_cancels_a_task(world: World) -> None:
+    world.call(OPERATOR, "start", agent="a")
+    phone = LoginClient(world)
+    phone.call("use_link", secret=offer(world, "stop", agent="a"))
+    run = world.ledger.runs.get(world.uuid("a"))
+    assert run is not None
+    assert run.wanted == "stopped"
+    task = world.call(OPERATOR, "assign_task", agent="b", description="x")["task"]
+    phone.call("use_link", secret=offer(world, "cancel_task", task=task))
+    assert not world.ledger.tasks.require(str(task)).open
+
+
+def test_only_a_notifier_offers_links_and_only_login_sock_has_them(world: World) -> None:
+    wanted = [{"operation": "stop", "parameters": {"agent": "a"}}]
+    refused = open_login(world).refusal("offer_links", links=wanted)
+    assert isinstance(refused, NotAllowed)
+    assert world.fault(OPERATOR, "offer_links", links=wanted) == "NotAllowed"
+    unknown = {"secret": "no_x"}
+    assert world.fault(OPERATOR, "use_link", **unknown) == "NotAllowed"
+    assert LoginClient(world).refusal("use_link", **unknown).reason.startswith("there is no")
+
+
+def test_a_removed_account_leaves_no_links(world: World) -> None:
+    world.call(OPERATOR, "start", agent="a")
+    secret = offer(world, "stop", agent="a")
+    world.call(OPERATOR, "remove_account", account="notify")
+    assert isinstance(LoginClient(world).refusal("use_link", secret=secret), NotFound)
