@@ -23,6 +23,7 @@ from hive_core.host.systemd.bus import Bus
 ROUNDS = times(1, 10)
 RECONNECT = 5.0
 INBOX = 900  # a thousand letters fill it
+PAUSE = 0.1 + 0.02 * ROUNDS  # before an operation: the machine has more to do
 ACTS = {
     "reexec": "systemctl daemon-reexec",
     "reload": "systemctl daemon-reload",
@@ -38,7 +39,7 @@ class BackgroundOperations:
 
     def __init__(self, host: HiveHost) -> None:
         self.host, self.sent, self.cycles = host, list[str](), 0
-        self._going = True
+        self._over = threading.Event()
         self._threads = [threading.Thread(target=target) for target in (self._send, self._cycle)]
 
     def __enter__(self) -> BackgroundOperations:
@@ -47,22 +48,21 @@ class BackgroundOperations:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._going = False
+        self._over.set()
         for thread in self._threads:
             thread.join(60)
 
     def _send(self) -> None:
         with closing(self.host.connect()) as line:
-            while self._going and len(self.sent) < INBOX:
+            while not self._over.wait(PAUSE) and len(self.sent) < INBOX:
                 reply = line.ask("Send", {"to": "ben", "body": "on and on"})
                 assert "error" not in reply, reply
                 self.sent.append(reply["parameters"]["id"])
-                time.sleep(0.02 * ROUNDS)
 
     def _cycle(self) -> None:
         """Stop and start `ann`: both take systemd, the bus and the root helper."""
         with closing(self.host.connect()) as line:
-            while self._going:
+            while not self._over.wait(PAUSE):
                 for method, state in (("Stop", "stopped"), ("Start", "running")):
                     done = line.ask(method, {"agent": "ann", "wait": 40})
                     assert "error" not in done, done

@@ -31,11 +31,12 @@ OURS: Final = frozenset({
     "id", "name", "agent", "task", "plan", "question", "upload", "commit", "job", "kind", "type",
     "state", "status", "tier", "wanted",
 })  # fmt: skip
-# They wait, enter a container, change the machine, or read what the test would have to make.
+# They wait, enter a container, change the machine, download, or read what the test would have to
+# make.
 ELSEWHERE: Final = frozenset({
     "setup", "teardown", "migrate", "shell", "completion", "doctor", "reap", "wait", "declare",
     "lint", "load", "template", "metrics", "group", "call", "schema", "chat", "export", "get",
-    "set", "cp", "help", "version",
+    "set", "cp", "help", "version", "install",
 })  # fmt: skip
 STYLES: Final = ((), ("-o", "json"), ("-o", "name"))
 

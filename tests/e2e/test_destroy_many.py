@@ -11,7 +11,7 @@ from long import times
 
 pytestmark = [pytest.mark.lab("slow"), pytest.mark.sized]
 
-SUBTREES = times(15, 30)
+SUBTREES = times(6, 30)
 KIDS = 2
 
 

@@ -23,7 +23,7 @@ UNITS = ("hived", "hive-privd")
 VICTIMS = [*((unit,) for unit in UNITS if long.asked.chosen), UNITS]
 KILLS = long.times(2, 100)
 WAITING = long.times(300, 100_000)  # messages in the ledger, which a start reads and checks
-PACE = 0.03 if long.asked.chosen else 0.06  # seconds between two calls of one client
+PACE = 0.03 if long.asked.chosen else 0.15  # seconds between two calls of one client
 READY = long.at_most(2)  # seconds from a kill to the first answer
 
 

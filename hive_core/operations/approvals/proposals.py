@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache, partial
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
@@ -182,12 +183,13 @@ def _check_branch_quota(call: Call) -> None:
     """
     if call.by_operator:
         return
-    bounds, mine = call.settings.approvals, branch_top(call.hive, call.caller)
+    top = cache(partial(branch_top, call.hive))  # few names make many requests
+    bounds, mine = call.settings.approvals, top(call.caller)
     names = (
         (standing_in(call, requester), undecided)
         for requester, undecided in call.ledger.approvals.requesters(call.now - DAY)
     )
-    same = [undecided for name, undecided in names if name and branch_top(call.hive, name) == mine]
+    same = [undecided for name, undecided in names if name and top(name) == mine]
     if sum(same) >= bounds.pending:
         reason = (
             f"limit of undecided requests ({bounds.pending}) of {mine} and its descendants reached"
