@@ -37,6 +37,7 @@ BY_HAND: Mapping[str, Callable[[FilledHive, str], Reply]] = {
         "agents": list(here.broker.hive.specs)[:1000], "states": ["running"], "wait": 0,
     },
     "get_agent": lambda _, name: {"agent": name},
+    "get_figures": lambda _, name: {"agent": name},
     # They record, but take no key, since their own ids do the same.
     "reserve_model": lambda here, name: {
         "agent": here.uuid(name), "alias": "hive-small", "wire": "chat", "bytes": 1, "out_most": 1,
