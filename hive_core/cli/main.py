@@ -49,7 +49,8 @@ COMMANDS: Final = {
     "cp": "agents.copy", "call": "core.call", "cap": "agents.rights", "secret": "agents.secrets",
     "allow": "agents.rights", "disallow": "agents.rights", "why": "agents.rights",
     "converge": "host.converge", "gc": "host.converge", "survey": "agents.survey",
-    "top": "agents.survey", "reap": "agents.survey", "wait": "work.wait", "doctor": "host.doctor",
+    "top": "agents.top", "watch": "agents.watch_agent", "reap": "agents.survey",
+    "wait": "work.wait", "doctor": "host.doctor",
     "config": "config.check", "meta": "config.meta", "role": "agents.roles", "tool": "agents.roles",
     "definition": "agents.definitions", "prompt": "config.prompts",
     "metrics": "host.metrics", "cost": "work.budgets", "budget": "work.budgets",
@@ -71,7 +72,7 @@ UNLISTED: Final = {
 COMMON: Final = "status todo tree agent start stop logs chat task approval"
 # As `hive help --all` prints them.
 SECTIONS: Final = {
-    "What is going on": "status todo tree top survey events logs cost doctor",
+    "What is going on": "status todo tree top watch survey events logs cost doctor",
     "Agents": "agent declare start stop restart kill sleep resume update move destroy restore reap"
     " shell cp session phase",
     "Messages": "chat send inbox question escalation remind reminder queue publish",

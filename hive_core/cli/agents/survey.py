@@ -1,8 +1,7 @@
-"""`hive survey` and `hive top`: all agents in one listing; `hive reap` removes zombies."""
+"""`hive survey`: all agents in one listing; `hive reap` removes zombies."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -39,20 +38,12 @@ SURVEY: Final = Listing(
 )  # fmt: skip
 # States in which an agent needs no attention.
 _HEALTHY: Final = frozenset({"running", "sleeping", "stopped", "starting", "stopping", "deploying"})
-# The order of `hive top`: what needs attention, then what works.
-_RANKS: Final = ("running", "blocked", "idle")
 
 
 def needs_attention(row: Row) -> bool:
     """Whether the agent needs the operator's attention."""
     marks = (row.get("ended_at") is not None, row.get("orphan"), row.get("unanswered"))
     return any(marks) or row.get("state") not in _HEALTHY
-
-
-def _rank(row: Row) -> tuple[bool, int, str]:
-    activity = row.get("activity")
-    busy = _RANKS.index(str(activity)) if activity in _RANKS else len(_RANKS)
-    return not needs_attention(row), busy, str(row.get("name"))
 
 
 noted_option: Final = click.option(
@@ -79,23 +70,6 @@ def survey(session: Session, style: str, *, noted: bool, watch: bool) -> None:
 
     if watch:
         redraw(lambda: table(list(rows()), SURVEY.columns, columns_of()))
-    else:
-        SURVEY.show(rows(), style)
-
-
-@click.command
-@noted_option
-@output_option
-@click.pass_obj
-def top(session: Session, style: str, *, noted: bool) -> None:
-    """Show the busiest agents first; on a terminal refresh every 2 seconds until Ctrl-C."""
-
-    def rows() -> list[Row]:
-        agents = session.rows("survey", "agents")
-        return sorted((row for row in agents if not noted or needs_attention(row)), key=_rank)
-
-    if style == "table" and sys.stdout.isatty():
-        redraw(lambda: table(rows(), SURVEY.columns, columns_of()))
     else:
         SURVEY.show(rows(), style)
 

@@ -131,6 +131,12 @@ def _stream_lines(
     return _merge_logs(session.socket, names, filters, live=live)
 
 
+def follow_logs(session: Session, name: str) -> Iterator[str]:
+    """The last lines of an agent's log, and new ones as they are written."""
+    for row in _stream_lines(session, (name,), {"lines": _LAST}, live=True):
+        yield _log_line(row, several=False)
+
+
 # Lines of several logs; None where one ends, an error where it broke.
 _Lines = queue.SimpleQueue[Row | HiveError | None]
 
