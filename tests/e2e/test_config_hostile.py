@@ -10,7 +10,7 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 CONFIG = "/agents/{}/config"
 SETTINGS = """

@@ -14,7 +14,7 @@ from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 from long import at_most
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 HOLD = ["sleep", "1000"]
 
 

@@ -13,7 +13,7 @@ import pytest
 from e2e.cgroups import Groups
 from e2e.labhost import CHECKOUT, Lab, in_tree, trixie_tree
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 ROOT = """
 mkdir -p {root}/{{etc,proc,sys,dev,run,tmp,usr,var}}

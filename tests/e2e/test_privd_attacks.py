@@ -255,7 +255,9 @@ def test_11_links_instead_of_mount_points_lead_nowhere(host: PrivdHost) -> None:
     host.job(RunJob(job, JobKind.COPY_TREE, base, image="plain"))
     host.do(AdoptRoot(job, agent.uuid))
     host.launch(agent)
-    look = ["sh", "-c", "ls -laR /opt /etc/systemd | md5sum; mount | wc -l"]
+    # What the machine keeps for its own tests in /opt/hive-dev may change meanwhile.
+    listed = "find /opt /etc/systemd -path /opt/hive-dev -prune -o -ls"
+    look = ["sh", "-c", f"{listed} | md5sum; mount | wc -l"]
     host.say(agent, "mv /opt /o; ln -s / /opt; mv /etc/systemd /s; ln -s /../../etc /etc/systemd")
     host.stop(agent)
     before = host.lab.run(look).stdout

@@ -18,7 +18,7 @@ from chaos.session_oracle import outcomes, verdict
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 SECRET = "sk-lab-0a1b2c3d4e5f60718293"  # noqa: S105 - of a provider that is part of the test
 MODELS = """

@@ -14,7 +14,7 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 RULES = Path(__file__).parents[1] / "fixtures/pipelines.toml"
 MODELS = """

@@ -21,6 +21,8 @@ from fixtures.git_host import CAPS, ROOT, GitHostProcess, serve_people
 from hive_core.host.git import recovery
 from hive_core.host.git.pushed_packs import PushedPacks
 
+pytestmark = pytest.mark.slow
+
 ZERO = "0" * 40
 
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hive_core.host.storage.event_files import NAME, EventFiles
@@ -47,6 +47,7 @@ def test_lines_are_for_the_daemon_and_its_group(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(1, 5), max_size=5), st.integers(0, 200), st.binary(max_size=40))
+@example([1], 1, b"}\n")  # it looks like a whole line at both ends
 def test_after_a_crash_the_torn_end_is_cut_off_and_the_rest_stays(
     sizes: list[int], cut: int, rubbish: bytes
 ) -> None:

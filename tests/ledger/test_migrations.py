@@ -20,6 +20,8 @@ from hive_core.ledger.core.connection import TooNew
 from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
 from hive_core.ledger.core.opening import migration_scripts, statements
 
+pytestmark = pytest.mark.slow
+
 OLD = """
 INSERT INTO parties VALUES (1, 'anna', 'anna', 0, 0, 0, 0, 0, 0, 0);
 INSERT INTO parties VALUES (2, 'bob', 'bob', 0, 3, 9, 1, 4, 1, 4);

@@ -17,6 +17,8 @@ from agent.broker_server import broker_server
 from fixtures.mcp_client import CLIENT, McpHost
 from fixtures.world import Reply, rows, world
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:  # half a second to import, in each process that only collects the tests
     from mcp import types
     from mcp.client import Client

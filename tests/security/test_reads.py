@@ -30,6 +30,8 @@ from hive_core.broker.operation import camel
 from hive_core.errors import HIVE
 from hive_core.model.wire.record import OPERATOR
 
+pytestmark = pytest.mark.slow
+
 CONNECTIONS: Final = 60
 # Processor time of the longest step of a call. The worst were 300 ms before, on the slow machine on
 # which the longest takes 12 ms now.

@@ -14,6 +14,8 @@ from hive_core.model.config.settings import MIB, HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 
+pytestmark = pytest.mark.slow
+
 
 def stored_bytes(made: World) -> int:
     """Bytes of the ledger with its log."""

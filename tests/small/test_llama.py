@@ -15,6 +15,8 @@ import pytest
 from environments import environment_of
 from small.client import Answer, call, question
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 READ = {
     "type": "object",

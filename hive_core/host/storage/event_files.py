@@ -171,6 +171,15 @@ def _time(data: bytes) -> float:
     return float(match[1]) if match else 0.0
 
 
+def _is_text(data: bytes) -> bool:
+    """Whether `line` can have written it. After a power cut anything may stand in a line."""
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _old_events(place: Path) -> Iterator[tuple[int, int, float]]:
     with place.open("rb") as file:
         for data in file:
@@ -183,7 +192,7 @@ def _numbers(data: bytes) -> tuple[int, int, float] | None:
 
     An event that follows notes of agents, which are not copied, covers their numbers.
     """
-    if not data.endswith(b"}\n") or b"\0" in data:
+    if not data.endswith(b"}\n") or b"\0" in data or not _is_text(data):
         return None
     if match := _SEQ.match(data):
         return int(match[2] or int(match[1]) - 1) + 1, int(match[1]), _time(data)
