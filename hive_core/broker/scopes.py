@@ -41,7 +41,7 @@ _SCOPES: Final = {
     OperationClass.APPROVER: Scope.APPROVER,
 }
 _BY_SCOPE: Final = {scope: class_ for class_, scope in _SCOPES.items()}
-_NO_LOGIN: Final = Decision.denial(RULE, "the connection has no login")
+_NO_LOGIN: Final = Decision.denial("login", "the connection has no login")
 _NEVER: Final = {
     OperationClass.LOCAL: Decision.denial(RULE, "only on the operator's own socket"),
     OperationClass.AGENT: Decision.denial(RULE, "only the agent itself does this"),

@@ -10,6 +10,7 @@ from hive_core import operations
 from hive_core.broker.operation import REGISTRY, Operation
 from hive_core.surfaces.config import config_page, config_schema
 from hive_core.surfaces.models_file import models_page
+from hive_core.surfaces.openapi import http_api_page, openapi_json
 from hive_core.surfaces.operations_json import operations_json
 from hive_core.surfaces.reference import operations_page
 from hive_core.surfaces.roles import roles_page
@@ -20,6 +21,8 @@ from hive_core.surfaces.settings_file import settings_file
 ROOT: Final = Path(__file__).resolve().parents[2]
 WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
     "hive_core/cli/operations.json": operations_json,
+    "hive_core/web/openapi.json": openapi_json,
+    "docs/reference/http-api.md": http_api_page,
     "docs/reference/operations.md": operations_page,
     "docs/reference/roles.md": roles_page,
     "docs/reference/settings.md": lambda _: settings_page(),

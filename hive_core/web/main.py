@@ -17,14 +17,17 @@ from typing import Final
 
 from hive_core.doors.notify import notify
 from hive_core.errors import HiveError, InvalidArgument
+from hive_core.web.api import HttpApi
 from hive_core.web.app import WebApp
 from hive_core.web.connection import WebServer
+from hive_core.web.daemon_client import DaemonConnection
 from hive_core.web.hub import Hub, Renderers
 from hive_core.web.logins import Logins
 from hive_core.web.reads import SharedReads
 from hive_core.web.rendering import Renderer
 from hive_core.web.settings import CONFIG, WebTable, load_settings
 from hive_core.web.static_files import StaticFiles
+from hive_core.web.tokens import TokenLogins
 from hive_core.web.visit import Dashboard
 
 log = logging.getLogger(__name__)
@@ -48,7 +51,8 @@ def build(socket_path: Path, settings: WebTable) -> WebApp:
     logins = Logins(socket_path, time.monotonic)
     drawn = Renderers(renderer.agent_cells, renderer.todo_item, renderer.event_row)
     web = Dashboard(settings, logins, Hub(logins, drawn), SharedReads(time.monotonic), renderer)
-    return WebApp(web, files)
+    tokens = TokenLogins(lambda: DaemonConnection.open(socket_path), time.monotonic)
+    return WebApp(web, files, HttpApi(tokens, lambda: logins.streams))
 
 
 def passed_sockets() -> list[socket.socket]:

@@ -81,7 +81,7 @@ def own_login(call: Call) -> Login:
     seat_of(call)
     login = call.login
     if login is None:
-        raise NotAllowed("cannot do that: the connection has no login", rule="scope")
+        raise NotAllowed("cannot do that: the connection has no login", rule="login")
     return login
 
 

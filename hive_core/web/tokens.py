@@ -1,0 +1,131 @@
+"""Tokens of programs that call the HTTP API, and the connections to hived that each has."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from hive_core.errors import LimitReached, NotAllowed
+from hive_core.web.daemon_client import DaemonConnection
+
+REQUESTS_A_SECOND: Final = 20.0
+BURST: Final = 60.0
+STREAMS_OF_TOKEN: Final = 4
+STREAMS_MOST: Final = 400
+_TOKENS_MOST: Final = 64  # that are remembered with idle connections
+_IDLE_MOST: Final = 4  # connections of one token
+_SECRET_MOST: Final = 128
+
+
+@dataclass(slots=True, eq=False)
+class TokenLogin:
+    """One token: its connections that wait for a call, its requests and its streams."""
+
+    idle: list[DaemonConnection] = field(default_factory=list)
+    streams: int = 0
+    _left: float = BURST
+    _counted: float = 0.0
+
+    def count_request(self, now: float) -> None:
+        """LimitReached: the token has sent too many requests."""
+        self._left = min(BURST, self._left + (now - self._counted) * REQUESTS_A_SECOND)
+        self._counted = now
+        if self._left < 1:
+            reason = f"{REQUESTS_A_SECOND:.0f} requests/s of one token reached"
+            raise LimitReached(reason, retry_after=1)
+        self._left -= 1
+
+    def close(self) -> None:
+        for connection in self.idle:
+            connection.close()
+        self.idle.clear()
+
+
+@dataclass(slots=True)
+class TokenLogins:
+    """Connections by token. hived alone knows which tokens are valid, and what each may do."""
+
+    open_connection: Callable[[], Awaitable[DaemonConnection]]
+    clock: Callable[[], float]
+    streams: int = 0
+    _logins: OrderedDict[bytes, TokenLogin] = field(default_factory=OrderedDict)
+
+    @asynccontextmanager
+    async def connect(self, token: str, address: str) -> AsyncIterator[DaemonConnection]:
+        """A connection with the login of this token; afterwards it waits for the next call.
+
+        NotAllowed: hived knows no such token.
+        """
+        login = self._login(token)
+        login.count_request(self.clock())
+        connection = _take_open(login.idle) or await self._open(token, address)
+        try:
+            yield connection
+        finally:
+            self._give_back(token, login, connection)
+
+    @asynccontextmanager
+    async def count_stream(self, token: str) -> AsyncIterator[None]:
+        """Count a stream while it runs. LimitReached: there are as many as there may be."""
+        login = self._login(token)
+        if login.streams >= STREAMS_OF_TOKEN:
+            raise LimitReached(f"{STREAMS_OF_TOKEN} streams of one token reached", retry_after=5)
+        if self.streams >= STREAMS_MOST:
+            raise LimitReached(f"{STREAMS_MOST} streams reached", retry_after=5)
+        login.streams += 1
+        self.streams += 1
+        try:
+            yield
+        finally:
+            login.streams -= 1
+            self.streams -= 1
+
+    def close(self) -> None:
+        """Close what waits, at the end of the program."""
+        for login in self._logins.values():
+            login.close()
+        self._logins.clear()
+
+    async def _open(self, token: str, address: str) -> DaemonConnection:
+        if not token.startswith("token_") or len(token) > _SECRET_MOST:
+            raise NotAllowed("the token is not valid", rule="credential")
+        connection = await self.open_connection()
+        try:
+            await connection.call("open_login", {"credential": token, "address": address})
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _give_back(self, token: str, login: TokenLogin, connection: DaemonConnection) -> None:
+        is_known = self._logins.get(_key(token)) is login
+        if connection.closed.is_set() or not is_known or len(login.idle) >= _IDLE_MOST:
+            connection.close()
+        else:
+            login.idle.append(connection)
+
+    def _login(self, token: str) -> TokenLogin:
+        """What is remembered of a token; the one that was used longest ago is forgotten first."""
+        login = self._logins.setdefault(_key(token), TokenLogin())
+        self._logins.move_to_end(_key(token))
+        while len(self._logins) > _TOKENS_MOST:
+            oldest = next(iter(self._logins))
+            self._logins.pop(oldest).close()
+        return login
+
+
+def _key(token: str) -> bytes:
+    return sha256(token.encode()).digest()
+
+
+def _take_open(idle: list[DaemonConnection]) -> DaemonConnection | None:
+    """A connection that hived has not closed meanwhile."""
+    while idle:
+        connection = idle.pop()
+        if not connection.closed.is_set():
+            return connection
+    return None
