@@ -13,7 +13,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
-from hive_core.host.git import MetaRepo, files
+from hive_core.host.git import files
+from hive_core.host.git.repo import MetaRepo
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 

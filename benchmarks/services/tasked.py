@@ -13,7 +13,7 @@ from fuzz.served import family
 from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
 from hive_core.broker.timers import DUES
-from hive_core.host.git import MetaRepo
+from hive_core.host.git.repo import MetaRepo
 from hive_core.host.sockets.server import SocketServer
 from hive_core.host.systemd.clock import SystemClock
 from hive_core.ledger.core.ledger import Ledger

@@ -12,7 +12,7 @@ from fixtures.small_registry import Grown, Noted
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.fair_queue import CHANGES, SHARE, WRITES
 from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
-from hive_core.host.git import MetaRepo
+from hive_core.host.git.repo import MetaRepo
 from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive

@@ -20,7 +20,7 @@ from fixtures.broker import NothingObserved, SlowReads
 
 from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
-from hive_core.host.git import MetaRepo
+from hive_core.host.git.repo import MetaRepo
 from hive_core.host.sockets.connection import PATIENCE
 from hive_core.host.sockets.server import SocketServer
 from hive_core.host.systemd.clock import SystemClock

@@ -11,7 +11,8 @@ import pytest
 from fixtures.meta_repo import Meta, family, spec
 
 from hive_core.errors import Busy, InvalidArgument
-from hive_core.host.git import HeadMoved, MetaRepo
+from hive_core.host.git.faults import HeadMoved
+from hive_core.host.git.repo import MetaRepo
 from hive_core.model.agents.hive import Hive
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from fixtures.meta_repo import Meta, family
 
-from hive_core.host.git import MetaRepo, RecoveryKind
+from hive_core.host.git.recovery import RecoveryKind
+from hive_core.host.git.repo import MetaRepo
 
 EDIT = '{"root": null, "anna": null}'
 

@@ -10,8 +10,10 @@ import pytest
 from fixtures.meta_repo import Meta, family, git, spec
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.git import DamagedRepo, MetaRepo, RecoveryKind
+from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.locks import is_stale
+from hive_core.host.git.recovery import RecoveryKind
+from hive_core.host.git.repo import MetaRepo
 from hive_core.host.storage.stores import Stores
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Paths, Settings

@@ -6,9 +6,9 @@ import pytest
 from fixtures.meta_repo import Meta, family, spec
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.git import MetaRepo
 from hive_core.host.git.flakes import LOCK_LIMIT
 from hive_core.host.git.manual_commits import judge
+from hive_core.host.git.repo import MetaRepo
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import HostLimits, NixSettings
 

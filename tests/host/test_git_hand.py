@@ -8,7 +8,10 @@ import pytest
 from fixtures.meta_repo import Meta, family, spec
 
 from hive_core.errors import InvalidArgument, StorageFull
-from hive_core.host.git import HeadMoved, MetaRepo, Recovery, RecoveryKind, files, recovery
+from hive_core.host.git import files, recovery
+from hive_core.host.git.faults import HeadMoved
+from hive_core.host.git.recovery import Recovery, RecoveryKind
+from hive_core.host.git.repo import MetaRepo
 from hive_core.model.agents.hive import Hive
 
 

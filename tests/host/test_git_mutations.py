@@ -24,8 +24,7 @@ from long import figure, seed, times
 
 from hive_core import operations
 from hive_core.errors import HiveError
-from hive_core.host.git import RecoveryKind
-from hive_core.host.git.recovery import NOTES, REFUSED
+from hive_core.host.git.recovery import NOTES, REFUSED, RecoveryKind
 from hive_core.host.storage.stores import Stores
 from hive_core.ledger.core import opening
 from hive_core.model.agents.hive import Hive

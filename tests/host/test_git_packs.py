@@ -18,9 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.git import DamagedRepo, MetaRepo, RecoveryKind
+from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.pack_format import LIMIT, TooLarge, apply_delta, inflate, read_header
 from hive_core.host.git.packs import Packs
+from hive_core.host.git.recovery import RecoveryKind
+from hive_core.host.git.repo import MetaRepo
 from hive_core.host.git.store import ObjectStore
 
 LINES = [f"line {number} of a text that is long enough for deltas\n" for number in range(80)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fixtures.meta_repo import Meta, spec
 
-from hive_core.host.git import RecoveryKind
+from hive_core.host.git.recovery import RecoveryKind
 
 ROOT = Path(__file__).parents[2]
 # What is there afterwards, in commits; the family itself is the first.

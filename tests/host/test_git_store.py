@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.git import DamagedRepo
+from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.pack_format import LIMIT
 from hive_core.host.git.store import ObjectStore
 

@@ -26,7 +26,7 @@ from hive_core.broker.connection import ClientConnection, SlowRead
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result, camel
 from hive_core.errors import HIVE, HiveError
-from hive_core.host.git import MetaRepo
+from hive_core.host.git.repo import MetaRepo
 from hive_core.host.sockets.server import SocketServer
 from hive_core.host.storage.artifacts import ArtifactContents
 from hive_core.host.storage.secrets import SecretStore

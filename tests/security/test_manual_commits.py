@@ -10,7 +10,8 @@ from annotated_types import Le
 from fixtures.meta_repo import Meta, family, spec
 from fixtures.seeds import empty_ledger, empty_repo, folder_in_ram
 
-from hive_core.host.git import RecoveryKind, files
+from hive_core.host.git import files
+from hive_core.host.git.recovery import RecoveryKind
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import HostLimits
 from hive_core.model.names import NAME_MAX

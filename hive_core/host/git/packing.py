@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pygit2
 from pygit2.enums import Option
@@ -17,9 +17,11 @@ from hive_core.errors import HiveError
 from hive_core.host.git.faults import guard_reads, guard_writes
 from hive_core.host.git.handle import open_with_loose_objects
 from hive_core.host.git.packs import Packs
-from hive_core.host.git.recovery import ManualCommit
 from hive_core.host.git.store import ObjectStore
 from hive_core.host.storage.disk import sync_folder
+
+if TYPE_CHECKING:
+    from hive_core.host.git.recovery import ManualCommit
 
 log = logging.getLogger(__name__)
 
