@@ -38,7 +38,7 @@ class SmallDisk:
         self.place = place
         place.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(place)]
-        subprocess.run(command, check=True, timeout=10)
+        subprocess.run(command, check=True, timeout=60)
 
     def fill(self, pages: int) -> None:
         """Leave so many pages free; the file was there before, so that it takes no other room."""

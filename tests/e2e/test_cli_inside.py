@@ -15,6 +15,7 @@ import pytest
 from e2e.command_host import make_command_host
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
+from long import at_most
 
 pytestmark = pytest.mark.lab
 
@@ -58,7 +59,7 @@ def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> 
             assert entered.poll() is None
             time.sleep(0.05)
         host.hive("stop", "other", "--grace", "0")
-        said = entered.communicate(timeout=15)[1]
+        said = entered.communicate(timeout=at_most(15))[1]
         assert entered.returncode != 0
         assert "other was stopped or restarted, which ended the command" in said
     host.hive("start", "other")

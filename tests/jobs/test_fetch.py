@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from fixtures.git_traps import traps
 from fixtures.jobs import ENVIRONMENT, Bench, Repo, assert_refused
+from long import at_most
 
 FILES = {"agent.toml": b"[harness]\n", "prompts/a.md": b"be kind\n"}
 
@@ -224,7 +225,7 @@ def test_attack_18_refs_without_number_are_not_even_looked_at(bench: Bench) -> N
     commit = bench.repo.write(FILES)
     lines = (f"{commit} refs/heads/b{number}\n" for number in range(300_000))
     (bench.repo.own / "packed-refs").write_text("# pack-refs with: peeled\n" + "".join(lines))
-    bench.set_limits(seconds=5)
+    bench.set_limits(seconds=at_most(5))
     assert bench.check(commit).review.commit == commit
 
 
@@ -240,7 +241,7 @@ def test_attack_18_what_hangs_is_ended_in_time(bench: Bench) -> None:
 
 def test_attack_18_a_file_of_a_tebibyte_is_not_read(bench: Bench) -> None:
     """Attack 13: a sparse file takes no room, until somebody reads it."""
-    bench.set_limits(seconds=20)
+    bench.set_limits(seconds=at_most(20))
     commit = bench.repo.write(FILES)
     for place in ("packed-refs", "objects/pack/pack-a.pack", "objects/pack/pack-a.idx", "shallow"):
         with (bench.repo.own / place).open("wb") as file:
