@@ -112,7 +112,7 @@ class Logins:
         task.add_done_callback(lambda _: self._opening.pop(key, None))
         try:
             return await asyncio.shield(task)
-        except NotAllowed:
+        except (NotAllowed, LimitReached):  # a secret that hived knows is never limited
             return None
 
     async def close(self, login: BrowserLogin) -> None:

@@ -7,20 +7,30 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.dashboard import FakeBrowser, RunningDashboard, running_dashboard
-from fixtures.login_door import LoginDoor, login_door
+from fixtures.dashboard import (
+    FakeBrowser,
+    RunningDashboard,
+    free_socket,
+    origin_of,
+    running_dashboard,
+)
+from fixtures.login_door import login_door
+
+from hive_core.model.config.settings import Settings
+from hive_core.model.config.web import WebSettings
+
+EDGES = ("root/lead", "lead/w-9", "lead/w-10", "root/carl:worker")
 
 
 @pytest.fixture(scope="module")
-def door() -> Iterator[LoginDoor]:
-    edges = ("root/lead", "lead/w-9", "lead/w-10", "root/carl:worker")
-    with TemporaryDirectory() as folder, login_door(Path(folder), *edges) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def web(door: LoginDoor) -> Iterator[RunningDashboard]:
-    with running_dashboard(door) as made:
+def web() -> Iterator[RunningDashboard]:
+    listening = free_socket()
+    settings = Settings(web=WebSettings(origins=(origin_of(listening),)))
+    with (
+        TemporaryDirectory() as folder,
+        login_door(Path(folder), *EDGES, settings=settings) as door,
+        running_dashboard(door, listening) as made,
+    ):
         yield made
 
 
@@ -28,6 +38,7 @@ def web(door: LoginDoor) -> Iterator[RunningDashboard]:
 def browser(web: RunningDashboard) -> FakeBrowser:
     ticking = _Ticking(web.app.web.logins.clock())
     web.app.web.logins.clock = web.app.web.reads.clock = ticking
+    web.door.pass_time(60.0)  # for the limit on logins
     return FakeBrowser(web)
 
 

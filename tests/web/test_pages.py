@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fixtures.dashboard import FakeBrowser, RunningDashboard
+from fixtures.world import rows
 
 from hive_core.web.guard import SECURITY_HEADERS
 
@@ -83,13 +84,16 @@ def test_an_action_lists_whom_it_is_about(browser: FakeBrowser) -> None:
     assert browser.post("/agents/lead/do/stop", {"recursive": "yes"}).status == 303
 
 
-def test_destroying_an_agent_takes_its_typed_name(
+def test_destroying_an_agent_takes_its_typed_name_and_a_confirmation(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
     web.door.call("operator", "spawn", name="short-lived", parent="root")
 
     assert browser.post("/agents/short-lived/do/destroy", {"typed": "other"}).status == 400
-    assert browser.post("/agents/short-lived/do/destroy", {"typed": "short-lived"}).status == 303
+    answer = browser.post("/agents/short-lived/do/destroy", {"typed": "short-lived"})
+
+    assert "Confirm <bdi>destroy</bdi>" in answer.text
+    assert web.door.call("operator", "get_agent", agent="short-lived")["name"] == "short-lived"
 
 
 def test_the_audit_page_has_the_newest_event_first(browser: FakeBrowser) -> None:
@@ -125,7 +129,11 @@ def test_static_files_are_kept_by_browsers(browser: FakeBrowser) -> None:
 
 
 def test_logging_out_ends_the_cookie_at_hived(browser: FakeBrowser, web: RunningDashboard) -> None:
+    def count() -> int:
+        return len(rows(web.door.call("operator", "list_logins")["logins"]))
+
+    before = count()
     assert browser.post("/logout", {}).status == 303
 
-    assert browser.secret not in web.door.sessions
+    assert count() == before - 1
     assert browser.get("/tree").headers["location"] == "/login"
