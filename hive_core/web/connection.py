@@ -25,6 +25,20 @@ class WebConnection(BoundedHttpConnection):
     connections_most = _CONNECTIONS
     bytes_most = BODY_MOST + 4 * _HEAD_MOST
 
+    _is_stream: bool = False
+
+    @override
+    def keep_open(self) -> None:
+        super().keep_open()
+        self._is_stream = True
+
+    @override
+    def eof_received(self) -> bool:  # type: ignore[override]  # as its base class
+        """A browser that leaves a stream ends it; else its login would have it for long."""
+        if self._is_stream:
+            self.transport.abort()
+        return super().eof_received()
+
     def abort(self) -> None:
         self.transport.abort()
 

@@ -1,0 +1,170 @@
+"""The dashboard in a real Chromium: drawn, live, by keyboard, on a phone, and under attack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from fixtures.approvals import ask, judge, line
+from fixtures.chromium import Browser, chromium
+from fixtures.dashboard import RunningDashboard
+from fixtures.hostile_text import HOSTILE
+from fixtures.world import World, rows
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.common.virtual_authenticator import VirtualAuthenticatorOptions
+
+WIDE, PHONE = 1280, 412
+SCREENS = (("light", WIDE), ("dark", WIDE), ("light", PHONE), ("dark", PHONE))
+PAGES = ("/", "/tree", "/agents/lead/talk", "/agents/lead/mail", "/audit", "/audit/why", "/login")
+# What only our templates may have, and never an attribute that acts or styles.
+FOREIGN = """
+const names = new Set("iframe object embed style base math audio video img script".split(" "));
+return [...document.querySelectorAll("body *")].filter((element) =>
+  names.has(element.localName) || element.id === "foreign"
+  || [...element.attributes].some(({name, value}) => name.startsWith("on") || name === "style"
+     || name.startsWith("hx-") || /^javascript:/i.test(value))
+  || (element.localName === "a" && element.closest(".said, bdi"))
+).map((element) => element.outerHTML.slice(0, 200));
+"""
+CONTROLS = "return /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069]/"
+
+
+@pytest.fixture(scope="module")
+def chrome(web: RunningDashboard) -> Iterator[Browser]:
+    """A browser that has logged in by the link, with a virtual authenticator."""
+    for number in range(60):
+        web.door.call("operator", "spawn", name=f"row-{number}", parent="carl", role="worker")
+    with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
+        options = VirtualAuthenticatorOptions()
+        options.has_user_verification = options.is_user_verified = options.has_resident_key = True
+        made.driver.add_virtual_authenticator(options)
+        made.open(f"{web.origin}/login#{web.door.link()}")
+        made.until_path("/passkey")
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_complaints(chrome: Browser) -> Iterator[None]:
+    yield
+    assert chrome.complaints() == []
+
+
+def test_a_passkey_confirms_an_approval_and_logs_in(chrome: Browser, web: RunningDashboard) -> None:
+    chrome.find("#passkey-make button").click()
+    chrome.until_path("/")
+    lines = [line("a <b>word</b>")]
+    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "lead"), lines=lines))
+    chrome.until("document.querySelector('#attention .k-approval')")
+
+    chrome.find("#attention a.open[href^='/approvals/']").click()
+    chrome.until_path(f"/approvals/{id_}")
+    assert "a <b>word</b>" in chrome.text("#difference")
+    chrome.find("#approve button").click()
+    chrome.until("document.getElementById('passkey-confirm')")
+    assert id_ in chrome.text()
+    assert _state(web, id_) == "pending"
+    chrome.find("#passkey-confirm button").click()
+    chrome.until_path("/")
+    assert _state(web, id_) == "approved"
+
+    chrome.find(".logout button").click()
+    chrome.until_path("/login")
+    chrome.find("#passkey-login button").click()
+    chrome.until_path("/")
+    assert "alice" in chrome.text("header")
+
+
+def test_each_page_is_drawn_without_violations(chrome: Browser, web: RunningDashboard) -> None:
+    faults = []
+    for at, path in enumerate(PAGES):
+        for scheme, width in (SCREENS[at % 4], SCREENS[3 - at % 4]) if at else SCREENS:
+            chrome.use(scheme, width)
+            chrome.open(web.origin + path)
+            faults += [f"{path} {scheme} {width}: {fault}" for fault in chrome.violations()]
+            wider = chrome.run("return document.documentElement.scrollWidth - innerWidth")
+            assert wider <= 0, f"{path} is wider than {width}"
+    chrome.use("light", WIDE)
+    assert faults == []
+
+
+def test_rows_change_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
+    chrome.open(f"{web.origin}/tree")
+    chrome.run("window.same = true")
+    web.door.call("operator", "assign_task", agent="lead", title="Paint it", description="x")
+    chrome.until("document.querySelector('[data-name=lead]').textContent.includes('Paint it')")
+
+    web.door.call("operator", "spawn", name="latecomer", parent="root")
+    chrome.until("document.querySelector('[data-name=latecomer]')")
+    web.door.call("root", "ask_user", items=[{"prompt": "Here?"}])
+    chrome.until("document.title.startsWith('(')")
+
+    assert chrome.run("return window.same")
+
+
+def test_keys_move_fold_open_and_can_be_switched_off(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    chrome.open(f"{web.origin}/")
+    chrome.press("g", "t")
+    chrome.until_path("/tree")
+    chrome.press("j", "j", "h")
+    chrome.until("location.search.includes('fold=carl')")
+    chrome.press("/")
+    assert chrome.run("return document.activeElement.id") == "filter"
+    chrome.press("lead", Keys.ENTER)
+    chrome.until("location.search.includes('filter=lead')")
+    chrome.press("j", Keys.ENTER)
+    chrome.until_path("/agents/lead")
+    chrome.press("3")
+    chrome.until_path("/agents/lead/mail")
+    chrome.press("?")
+    assert chrome.run("return document.getElementById('help').open")
+
+    chrome.run("document.getElementById('single-keys').click()")
+    chrome.press("1")
+    assert chrome.run("return location.pathname") == "/agents/lead/mail"
+    chrome.run("document.getElementById('single-keys').click()")
+
+
+def test_hostile_text_stays_text_on_every_page(chrome: Browser, web: RunningDashboard) -> None:
+    places = web.door.do(lambda world: _write_everywhere(world, HOSTILE))
+    titles = []
+    for path in ("/", "/tree", "/audit", *places):
+        chrome.open(web.origin + path)
+        assert chrome.run(FOREIGN) == [], path
+        assert chrome.run(f"{CONTROLS}.test(document.documentElement.textContent)") is False, path
+        titles.append(chrome.run("return document.title"))
+    assert not [title for title in titles if not title.endswith(" - hive")]
+
+
+def test_hostile_text_stays_text_in_live_rows(chrome: Browser, web: RunningDashboard) -> None:
+    chrome.open(f"{web.origin}/")
+    for at, text in enumerate(HOSTILE[:5]):
+        items = [{"prompt": f"live {at} {text}"}]
+        web.door.call("root", "ask_user", items=items)
+    chrome.until("document.getElementById('attention').textContent.includes('live 4')")
+
+    assert chrome.run(FOREIGN) == []
+
+
+def _write_everywhere(world: World, texts: Sequence[str]) -> list[str]:
+    """Hostile text in each field that an agent may fill; the pages that show it."""
+    places = []
+    for at, text in enumerate(texts):
+        agent, kept = f"row-{at}", text.replace("\x00", "")
+        world.call("operator", "send", to=agent, body=kept[:60_000])
+        world.fault("carl", "assign_task", agent=agent, title=kept[:100], description=kept[:30_000])
+        world.fault(agent, "report_activity", activity="blocked", reason=kept[:200])
+        world.fault("root", "ask_user", items=[{"prompt": kept[:500], "options": ["a", kept[:50]]}])
+        world.reads.journal.write(world.uuid(agent), kept)
+        places += [f"/agents/{agent}/{tab}" for tab in ("mail", "tasks", "logs")][at % 3 :][:1]
+    listed = rows(world.call("operator", "list_questions", limit=100)["questions"])
+    return places + [f"/questions/{question['id']}" for question in listed[:8]]
+
+
+def _state(web: RunningDashboard, id_: str) -> str:
+    reply = web.door.call("operator", "get_approval", id=id_)["approval"]
+    assert isinstance(reply, dict)
+    return str(reply["state"])
