@@ -43,6 +43,7 @@ let
       switch = cfg.deploy.switchTimeout;
     };
     grace.start = cfg.deploy.startTimeout;
+    web = { inherit (cfg.web) enable origins; };
     retention.archive = cfg.retention.archive;
   } cfg.settings;
 
@@ -218,6 +219,11 @@ in
     systemd.services.hive-egress = lib.recursiveUpdate
       (units.service (hostUnits + "/hive-egress.service"))
       { stopIfChanged = false; };
+
+    systemd.services.hive-web = mkIf cfg.web.enable
+      (units.service (hostUnits + "/hive-web.service"));
+    systemd.sockets.hive-web = mkIf cfg.web.enable
+      (units.socket (hostUnits + "/hive-web.socket"));
 
     systemd.sockets.hive-model = units.socket (hostUnits + "/hive-model.socket");
 

@@ -157,6 +157,12 @@ in
       "Share of the agents that the second wave takes.";
   };
 
+  web = {
+    enable = option types.bool true "Whether the dashboard is served, on this host alone.";
+    origins = option (types.listOf types.str) [ "http://localhost:4483" ]
+      "Web addresses under which browsers reach the dashboard; links have the last.";
+  };
+
   retention = {
     generations = option (types.ints.between 2 1000) 10 "Generations kept of each agent.";
     archive = option number 86400 "Seconds for which a destroyed agent can be restored.";

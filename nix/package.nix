@@ -61,9 +61,12 @@ python3.pkgs.buildPythonApplication {
     click
     cronsim
     dbus-fast
+    fido2
     genai-prices
     httpx2
     jinja2
+    markdown-it-py
+    nh3
     prometheus-client
     pydantic
     pygit2

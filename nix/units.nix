@@ -15,7 +15,7 @@ let
       (seen: line:
         let
           section = match "\\[([A-Za-z]+)]" line;
-          pair = match "([A-Za-z]+)=(.*)" line;
+          pair = match "([A-Za-z0-9]+)=(.*)" line;
           known = seen.found.${seen.section} or { };
           values = (known.${head pair} or [ ]) ++ [ (elemAt pair 1) ];
         in

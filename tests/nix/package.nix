@@ -17,7 +17,7 @@ let
     sitePackages = site;
     interpreter = "/usr/bin/python3";
     pkgs = named [
-      "click" "cronsim" "dbus-fast" "genai-prices" "httpx2" "hypothesis" "jinja2" "prometheus-client" "pydantic" "pygit2" "pytestCheckHook"
+      "click" "cronsim" "dbus-fast" "fido2" "genai-prices" "httpx2" "hypothesis" "jinja2" "markdown-it-py" "nh3" "prometheus-client" "pydantic" "pygit2" "pytestCheckHook"
       "python-frontmatter" "setuptools" "starlette" "systemd"
       "typing-extensions" "uvicorn" "watchfiles"
     ] // { buildPythonApplication = given: given; };

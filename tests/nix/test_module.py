@@ -22,6 +22,7 @@ from nix import options_page
 SHARED = (
     "hived.service", "hive-privd.service", "hived.slice", "hive-model.service",
     "hive-model.socket", "hive-small.service", "hive-small.socket", "hive-egress.service",
+    "hive-web.service", "hive-web.socket",
 )  # fmt: skip
 # What only NixOS has or needs: paths of the store, and how a switch goes about a unit.
 OURS = {
@@ -85,7 +86,7 @@ def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "most"), [
     ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0), ("hive-model", 2.0),
-    ("hive-small", 2.0), ("hive-egress", 2.0),
+    ("hive-small", 2.0), ("hive-egress", 2.0), ("hive-web", 2.0),
 ])  # fmt: skip
 def test_the_exposure_of_a_unit_stays_within_its_bound(name: str, most: float) -> None:
     """By the measure of `systemd-analyze security`; hive-privd has to mount."""
@@ -119,7 +120,8 @@ def test_each_option_reaches_the_daemon() -> None:
         approval={"pending": 2, "perDay": 3, "expires": 60},
         deploy={"healthWindow": 1.5, "startTimeout": 9, "switchTimeout": 8, "evalTimeout": 7,
                 "buildTimeout": 6, "firstWave": 2, "secondWave": 0.5},
-        retention={"generations": 3, "archive": 5}, settings={"limits": {"agents": 7}},
+        retention={"generations": 3, "archive": 5}, web={"origins": ["https://h.example"]},
+        settings={"limits": {"agents": 7}},
     )  # fmt: skip
     assert daemon_settings.model_dump(exclude_unset=True, mode="json") == {
         "default_image": "web", "images": {"host": None, "nix": None, "web": "/srv/web"},
@@ -130,6 +132,7 @@ def test_each_option_reaches_the_daemon() -> None:
         "deploy": {"window": 1.5, "generations": 3, "first_wave": 2, "second_wave": 0.5,
                    "evaluation": 7.0, "build": 6.0, "switch": 8.0},
         "grace": {"start": 9.0}, "retention": {"archive": 5.0}, "limits": {"agents": 7},
+        "web": {"enable": True, "origins": ["https://h.example"]},
     }  # fmt: skip
 
 

@@ -153,12 +153,22 @@ def _write_everywhere(world: World, texts: Sequence[str]) -> list[str]:
     """Hostile text in each field that an agent may fill; the pages that show it."""
     places = []
     for at, text in enumerate(texts):
-        agent, kept = f"row-{at}", text.replace("\x00", "")
-        world.call("operator", "send", to=agent, body=kept[:60_000])
-        world.fault("carl", "assign_task", agent=agent, title=kept[:100], description=kept[:30_000])
-        world.fault(agent, "report_activity", activity="blocked", reason=kept[:200])
-        world.fault("root", "ask_user", items=[{"prompt": kept[:500], "options": ["a", kept[:50]]}])
-        world.reads.journal.write(world.uuid(agent), kept)
+        agent, text_sent = f"row-{at}", text.replace("\x00", "")
+        world.call("operator", "send", to=agent, body=text_sent[:60_000])
+        world.fault(
+            "carl",
+            "assign_task",
+            agent=agent,
+            title=text_sent[:100],
+            description=text_sent[:30_000],
+        )
+        world.fault(agent, "report_activity", activity="blocked", reason=text_sent[:200])
+        world.fault(
+            "root",
+            "ask_user",
+            items=[{"prompt": text_sent[:500], "options": ["a", text_sent[:50]]}],
+        )
+        world.reads.journal.write(world.uuid(agent), text_sent)
         places += [f"/agents/{agent}/{tab}" for tab in ("mail", "tasks", "logs")][at % 3 :][:1]
     listed = rows(world.call("operator", "list_questions", limit=100)["questions"])
     return places + [f"/questions/{question['id']}" for question in listed[:8]]

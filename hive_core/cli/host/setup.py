@@ -77,6 +77,8 @@ def setup(session: Session) -> None:
     if names := load_missing(session):
         tell(f"loaded definitions: {', '.join(names)}")
     echo("this machine is a hive host" + ("" if done else "; there was nothing to do"))
+    if steps.has_dashboard():
+        say("the dashboard: `hive web login` prints a link that opens it")
 
 
 @click.command

@@ -45,8 +45,9 @@ UNITS: Final = (
     "hive-privd.service", "hived.service", "hive-model.socket", "hive-model.service",
     "hive-egress.service",
 )  # fmt: skip
+WEB_UNITS: Final = ("hive-web.socket",)  # it starts hive-web.service at the first connection
 SMALL_UNITS: Final = ("hive-small.socket",)  # it starts hive-small.service at the first call
-ON_DEMAND: Final = ("hive-small.service",)
+ON_DEMAND: Final = ("hive-small.service", "hive-web.service")
 SOCKETS: Final = (Path("/run/hive-model"), Path("/run/hive-small"))
 REMOTE: Final = "git-remote-hive"  # git searches PATH for it
 LINK: Final = Path("/usr/local/bin") / REMOTE

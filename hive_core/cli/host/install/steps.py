@@ -104,13 +104,24 @@ def _units(machine: HostMachine, changed: set[str]) -> None:
     """
     if changed:
         machine.run("systemctl", "daemon-reload")
-    units = (*layout.UNITS, *(layout.SMALL_UNITS if layout.has_small() else ()))
+    units = (
+        *layout.UNITS, *(layout.SMALL_UNITS if layout.has_small() else ()),
+        *(layout.WEB_UNITS if has_dashboard() else ()),
+    )  # fmt: skip
+    if not has_dashboard():
+        machine.run("systemctl", "disable", "--now", "--quiet", *layout.WEB_UNITS, check=False)
     machine.run("systemctl", "enable", "--quiet", *units)
     if changed.intersection(layout.ON_DEMAND):
         machine.run("systemctl", "stop", *layout.ON_DEMAND, check=False)  # the next call starts it
     for unit in units:
         if not machine.active(unit) or unit in changed:
             machine.restart(unit)
+
+
+def has_dashboard() -> bool:
+    """Whether the settings want the dashboard, as they do without a word."""
+    table = settings(Path(layout.CONFIG)).get("web")
+    return not isinstance(table, dict) or table.get("enable", True) is True
 
 
 def check_removable() -> None:
@@ -129,10 +140,11 @@ def running_agents(machine: HostMachine) -> list[str]:
 def remove(machine: HostMachine) -> None:
     """Stop everything and remove the units; files and accounts stay."""
     check_removable()
-    machine.end((*layout.UNITS[1:], *layout.SMALL_UNITS, *layout.ON_DEMAND), _PATIENCE)
+    sockets = (*layout.SMALL_UNITS, *layout.WEB_UNITS)
+    machine.end((*layout.UNITS[1:], *sockets, *layout.ON_DEMAND), _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
     machine.end(("hive-privd.service",), _PATIENCE)
-    units = (*layout.UNITS, *layout.SMALL_UNITS)
+    units = (*layout.UNITS, *sockets)
     machine.run("systemctl", "disable", "--quiet", *units, check=False)
     machine.unmount_below(layout.HOME)
     machine.unmount_below(layout.RUN)
