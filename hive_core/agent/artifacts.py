@@ -63,9 +63,9 @@ def put(link: Link, options: argparse.Namespace) -> str:
         name = options.name or ("stdin" if standard else Path(options.file).name)
         for last in (*[False] * (_TRIES - 1), True):
             try:
-                upload = _upload(link, file)
+                id_ = upload(link, file)
                 said = {key: getattr(options, key) for key in ("type", "visibility", "owner")}
-                return str(link.change("store_artifact", name=name, upload=upload, **said)["id"])
+                return str(link.change("store_artifact", name=name, upload=id_, **said)["id"])
             except NotFound as error:
                 if last or standard or "upload" not in error.reason:
                     raise
@@ -73,14 +73,15 @@ def put(link: Link, options: argparse.Namespace) -> str:
     raise Internal("unreachable")
 
 
-def _upload(link: Link, file: BinaryIO) -> str:
-    upload = str(link.ask("begin_artifact")["upload"])
+def upload(link: Link, file: BinaryIO) -> str:
+    """Send the bytes of a file; the id of the upload, which `store_artifact` takes."""
+    id_ = str(link.ask("begin_artifact")["upload"])
     size: Any = 0
     while part := file.read(PART):
         data = base64.b64encode(part).decode()
         # Without an idempotency key, since the last part may be sent again.
-        size = link.ask("append_artifact", upload=upload, offset=size, data=data)["size"]
-    return upload
+        size = link.ask("append_artifact", upload=id_, offset=size, data=data)["size"]
+    return id_
 
 
 def get(link: Link, options: argparse.Namespace) -> None:

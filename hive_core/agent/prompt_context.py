@@ -6,8 +6,8 @@ bounded: it is sent to the runtime as one line.
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -106,26 +106,37 @@ def state_folder() -> Path:
     return Path("/agents", os.environ.get("HIVE_NAME", "-"), "state")
 
 
-def save_skill(state: Path, text: str) -> None:
+def save_skill(state: Path, name: str, files: Mapping[str, bytes]) -> None:
     """Install the skill of a colony: files of the session's user, which tools may only read."""
-    head, _, body = text.partition("\n")
-    name = skills.check_name(str(json.loads(head)["name"]))
-    folder = state / SKILLS / name
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    spare = folder / f".{skills.FILE}.new"
-    spare.write_text(body, encoding="utf-8")
-    spare.chmod(0o644)
-    spare.replace(folder / skills.FILE)
+    folder = state / SKILLS
+    spare, old = folder / f".{name}.new", folder / f".{name}.old"
+    for place in (spare, old):
+        shutil.rmtree(place, ignore_errors=True)
+    for path, content in files.items():
+        place = spare / path
+        place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        place.write_bytes(content)
+        place.chmod(0o644)
+    if (folder / name).exists():
+        (folder / name).rename(old)
+    spare.rename(folder / name)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def save_definition(state: Path, text: str) -> None:
     """Keep the text of the agent's definition, which is part of every later system prompt."""
-    spare = state / f".{_DEFINITION}.new"
+    save_whole(state / _DEFINITION, text)
+
+
+def save_whole(place: Path, text: str) -> None:
+    """Write a file that is there whole or not at all, also after a crash."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    spare = place.with_name(f".{place.name}.new")
     with spare.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    spare.replace(state / _DEFINITION)
+    spare.replace(place)
 
 
 def harness_settings(config: Path) -> Mapping[str, str]:

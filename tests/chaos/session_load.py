@@ -53,7 +53,7 @@ PROCESSES = {
     "session": "session", "runtime": "hive-runtime", "fork server": "hive-forkserver",
 }  # fmt: skip
 VICTIMS = (*UNITS, *PROCESSES, "unit")
-POINTS = tuple(sorted(KINDS - {"open", "compact", "rewind"}))
+POINTS = tuple(sorted(KINDS - {"open", "compact", "rewind", "inherit"}))
 # Kills the process of a unit that has this name, or this word in its command line; prints its id.
 _KILL = """
 import os, pathlib, signal, sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -84,6 +85,51 @@ def test_a_summary_is_told_where_it_is_asked_for(hive: World) -> None:
     assert "They like bees." in str(hive.mail("reader")[0]["body"])
 
 
+def segment(hive: World, **more: object) -> Reply:
+    """The parameters that name a conversation which the queen has stored."""
+    said = {"name": "segments/x", "text": "opaque", "visibility": "subtree", **more}
+    row = hive.call("queen", "store_artifact", **said)
+    return {"inherit": "full", "segment": row["id"], "segment_sha256": row["digest"]}
+
+
+def test_a_conversation_is_named_with_its_digest_and_read_by_its_worker_alone(hive: World) -> None:
+    """Q15, Q17: the daemon looks at none of its bytes."""
+    named = segment(hive)
+    create(hive, **named)
+    (letter,) = [row for row in hive.mail("reader") if row["kind"] == "segment"]
+    assert json.loads(str(letter["body"])) == {
+        "artifact": named["segment"], "sha256": named["segment_sha256"],
+    }  # fmt: skip
+    assert hive.call("reader", "get_artifact", id=named["segment"])["data"]
+    (event,) = [row for row in hive.events() if row["operation"] == "create_colony"]
+    noted = fields(event)
+    assert (noted["inherit"], noted["segment"], noted["sha256"]) == tuple(named.values())
+
+
+def test_the_further_files_of_a_skill_are_named_with_their_digest(hive: World) -> None:
+    """Q18."""
+    row = hive.call("queen", "store_artifact", name="f", text="opaque", visibility="subtree")
+    named = {"artifact": row["id"], "sha256": row["digest"]}
+    params = {"skill_files": row["id"], "skill_files_sha256": row["digest"]}
+    create(hive, **params)
+    (letter,) = [row for row in hive.mail("reader") if row["kind"] == "skill"]
+    assert json.loads(str(letter["body"]).partition("\n")[0]) == {"name": "bees", "files": named}
+    wrong = {**COLONY, **params, "name": "other", "skill_files_sha256": "0" * 64}
+    assert hive.fault("queen", "create_colony", **wrong) == "InvalidArgument"
+
+
+def test_a_conversation_that_the_worker_could_not_read_is_refused(hive: World) -> None:
+    named = segment(hive)
+    foreign = hive.call("lead", "store_artifact", name="x", text="opaque", visibility="subtree")
+    for wrong in (
+        {"inherit": "none"}, {"segment": ""}, {"segment": "nothing"}, {"segment_sha256": "0" * 64},
+        {"segment": foreign["id"]}, segment(hive, name="own", visibility="private"),
+    ):  # fmt: skip
+        fault = hive.fault("queen", "create_colony", **{**COLONY, **named, **wrong})
+        assert fault == "InvalidArgument", wrong
+    assert "reader" not in hive.hive.specs
+
+
 def test_the_same_name_again_replaces_task_and_skill(hive: World) -> None:
     """Q14: idempotent by name."""
     first = create(hive)
@@ -162,16 +208,17 @@ def kill_at(hive: World, number: int) -> list[str]:
 
 
 def test_a_kill_at_each_step_leaves_nothing_or_all(hive: World) -> None:
-    """Q14."""
+    """Q14: agent, task, skill and conversation."""
+    named = segment(hive)
     steps = kill_at(hive, 0)
-    create(hive, name="whole")
+    create(hive, name="whole", **named)
     count = len(steps)
     assert count >= 3
     for number in range(1, count + 1):
         name = f"r{number}"
         kill_at(hive, number)
         with pytest.raises(Killed):
-            create(hive, name=name)
+            create(hive, name=name, **named)
         hive.step = lambda _: None
         hive.kill()
         hive.repo.recover(hive.ledger.head)  # as a daemon does when it starts
@@ -182,8 +229,9 @@ def test_a_kill_at_each_step_leaves_nothing_or_all(hive: World) -> None:
             or any(fields(row).get("colony") == name for row in hive.events()),
         }
         assert len(parts) == 1, steps
-        create(hive, name=name)
-        assert [row["kind"] for row in hive.mail(name)][:2] == ["definition", "skill"]
+        create(hive, name=name, **named)
+        kinds = [row["kind"] for row in hive.mail(name)]
+        assert kinds[:3] == ["definition", "skill", "segment"]
 
 
 @given(st.text(max_size=80), st.text(max_size=200))

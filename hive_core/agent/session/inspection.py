@@ -13,6 +13,7 @@ from typing import Final
 from hive_core.agent import output
 from hive_core.agent.session.log import MAIN, ConversationLog, conversations, segments
 from hive_core.agent.session.records import Record, read_records
+from hive_core.agent.session.state import texts
 from hive_core.errors import InvalidArgument, NotFound
 
 COMMANDS: Final = ("log", "show", "rewind")
@@ -90,14 +91,14 @@ def _subject(record: Record) -> str:
     """What a line says of a record."""
     sign = "error: " if record.get("is_error") else ""
     names = [f"[{row.get('name')}]" for row in _rows(record.get("calls"))]
-    texts = {
+    subjects = {
         "response": " ".join([*names, str(record.get("text") or "")]),
         "call": f"{record.get('name')} ({record.get('call')})",
         "result": f"({record.get('call')}) {sign}{record.get('content')}",
         "end": f"{record.get('status')} {record.get('error') or ''}",
     }
     text = record.get("text") or record.get("conversation") or ""
-    return texts.get(str(record["t"]), str(text))
+    return subjects.get(str(record["t"]), str(text))
 
 
 def _show(folder: Path, conversation: str, turn: int | None) -> None:
@@ -114,6 +115,7 @@ def _shown_text(record: Record) -> str:
     source = f"turn {record.get('turn')}: {record.get('kind') or 'summary'}"
     return {
         "system": f"== system\n{text}",
+        "inherit": f"== {len(texts(record.get('history')))} messages of another conversation",
         "input": f"== {source}\n{text}",
         "compact": f"== {source}\n{text}",
         "response": "\n".join(["== model", *([text] if text else []), *_call_lines(record)]),

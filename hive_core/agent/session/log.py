@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.agent.session.records import Record, encode_record, read_records
+from hive_core.agent.session.segment import inherited_records
 from hive_core.agent.session.state import ConversationState
 from hive_core.errors import Busy, Internal, InvalidArgument
 
@@ -114,10 +115,12 @@ class ConversationLog:
             self._sync_file(self._file)
         state = ConversationState.of(contents.records)
         if not contents.records:
-            first = {**self._opening(0, []), "at": round(time.time(), 3)}
-            self._write(encode_record(first), sync=True)
+            now = round(time.time(), 3)
+            rows = [self._opening(0, []), *inherited_records(self.folder.parent)]
+            first = [{**row, "at": now} for row in rows]
+            self._write(b"".join(map(encode_record, first)), sync=True)
             self._sync_folder()
-            state.add(first)
+            state = ConversationState.of(first)
         elif state.conversation != self.conversation:
             raise Internal(f"the log of {self.conversation} is that of {state.conversation!r}")
         return state

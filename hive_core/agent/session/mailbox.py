@@ -7,13 +7,15 @@ from collections.abc import Callable
 from typing import Final
 
 from hive_core.agent.letter import ReceivedLetter
-from hive_core.agent.prompt_context import save_definition, save_skill
+from hive_core.agent.prompt_context import save_definition
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.context import read_credentials
+from hive_core.agent.session.inheritance import keep_segment
 from hive_core.agent.session.log import MAIN, task_conversation
-from hive_core.agent.session.router import SKILL, RoutedLetter, input_record, route
+from hive_core.agent.session.router import SEGMENT, SKILL, RoutedLetter, input_record, route
 from hive_core.agent.session.services import POLL, SessionServices, say
 from hive_core.agent.session.session import AgentSession
+from hive_core.agent.session.skill_files import install_skill
 from hive_core.agent.session.state import task_mark
 from hive_core.agent.session.tasks import IN_PROGRESS, TaskDesk
 from hive_core.agent.task_run import mapping
@@ -84,7 +86,7 @@ class Mailbox:
             case "wake":
                 self._session.wake(budget=True)
             case "define":
-                self._keep_text(letter)
+                self._keep_text(link, letter)
             case "remind":
                 self._session.remind(read_credentials(self._services, link))
             case "drop":
@@ -93,10 +95,14 @@ class Mailbox:
                 name = self._session.conversation_for(letter)
                 self._session.add_input(name, letter.record, urgent=letter.urgent)
 
-    def _keep_text(self, letter: RoutedLetter) -> None:
-        """Keep the definition of the agent, or its skill as a colony."""
-        keep = save_skill if letter.kind == SKILL else save_definition
-        keep(self._services.folder.parent, letter.text)
+    def _keep_text(self, link: Link, letter: RoutedLetter) -> None:
+        """Keep the definition of the agent, or its skill and its conversation as a colony."""
+        if letter.kind == SEGMENT:
+            keep_segment(self._services, link, letter.text)
+        elif letter.kind == SKILL:
+            install_skill(self._services, link, letter.text)
+        else:
+            save_definition(self._services.folder.parent, letter.text)
 
     def _take_task(self, link: Link, letter: RoutedLetter) -> None:
         """Begin the turn of a task, if there is room for it now; else the letter comes again."""

@@ -17,7 +17,7 @@ from hive_core.agent.task_run import task_of
 TASK, STOP, BUDGET, DEFINITION = "task", "task_stop", "budget", "definition"
 TRIGGER: Final = "trigger"
 ANSWER: Final = "answer"
-PHASE, SKILL = "phase", "skill"
+PHASE, SKILL, SEGMENT = "phase", "skill", "segment"
 _BELOW: Final = frozenset({"daemon", "child", "descendant"})
 _HEAD: Final = re.compile(r"^(attempt|context): (.*)$", re.MULTILINE)
 
@@ -25,7 +25,8 @@ Action = Literal["input", "task", "stop", "wake", "define", "remind", "drop"]
 # What the session does itself. Facts that change nothing for the model are dropped: the next
 # reminder has what is true by then.
 _OWN_KINDS: Final[Mapping[str, Action]] = {
-    BUDGET: "wake", DEFINITION: "define", SKILL: "define", "moved": "drop", "adopted": "drop",
+    BUDGET: "wake", DEFINITION: "define", SKILL: "define", SEGMENT: "define",
+    "moved": "drop", "adopted": "drop",
     "restored": "drop", "config": "drop", "credentials": "remind",
 }  # fmt: skip
 

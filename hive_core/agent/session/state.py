@@ -209,6 +209,14 @@ class ConversationState:
             calls=self.calls if is_clone else [],
         )  # fmt: skip
 
+    def _add_inherit(self, record: Record) -> None:
+        """The conversation begins with the messages of another one."""
+        self.history = texts(record["history"])
+        rows = record["calls"]
+        self.calls = [_tool_call(row, "") for row in (rows if isinstance(rows, list) else [])]
+        for call, row in zip(self.calls, rows if isinstance(rows, list) else [], strict=True):
+            call.result = row
+
     def _add_rewind(self, record: Record) -> None:
         size, self.tokens = self._marks.get(number(record["to"]), (0, 0))
         del self.history[size:]

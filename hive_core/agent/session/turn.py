@@ -12,13 +12,20 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.agent.reconnect import Link
-from hive_core.agent.session.calls import NOT_AN_OBJECT, CallAnswer, CallRunner
+from hive_core.agent.session.calls import (
+    CREATE_COLONY,
+    NOT_AN_OBJECT,
+    CallAnswer,
+    CallRunner,
+    error_text,
+)
 from hive_core.agent.session.closing import TurnCloser
 from hive_core.agent.session.compaction import Compactor
 from hive_core.agent.session.context import RequestPurpose, TurnContext, read_reminder
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.exchange import ModelExchange, ModelFailed
 from hive_core.agent.session.guard import TurnGuard
+from hive_core.agent.session.inheritance import store_segment
 from hive_core.agent.session.inputs import session_text
 from hive_core.agent.session.parking import Parked, escalate
 from hive_core.agent.session.records import Record
@@ -33,6 +40,7 @@ from hive_core.agent.session.recovery import (
 from hive_core.agent.session.results import shorten
 from hive_core.agent.session.runtimes.builtin import RuntimeGone
 from hive_core.agent.session.services import SessionServices, say
+from hive_core.agent.session.skill_files import store_skill_files
 from hive_core.agent.session.state import ToolCall, TurnState
 from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.tasks import TaskDesk
@@ -254,15 +262,24 @@ class TurnRunner:
             outcome = CallAnswer(refusal, is_error=True)
         elif kind == SESSION:
             outcome = self._fork(turn, call)
-        elif call.started is not None:
-            outcome = self.calls.run_again(call, kind, turn.task, self._parameters(turn))
         else:
+            outcome = self._run_call(turn, call, kind)
+        return self._log_result(turn, call, outcome)
+
+    def _run_call(self, turn: TurnState, call: ToolCall, kind: str) -> CallAnswer:
+        run = self.calls.run if call.started is None else self.calls.run_again
+        if call.started is None:
             self.conversation.append({
                 "t": "call", "turn": turn.number, "call": call.id, "name": call.name,
                 **self.calls.start_fields(call, kind),
             })  # fmt: skip
-            outcome = self.calls.run(call, kind, turn.task, self._parameters(turn))
-        return self._log_result(turn, call, outcome)
+        try:
+            parameters = self._parameters(turn, call)
+        except HiveError as error:
+            if self.services.stop.is_set():
+                raise  # the next process of the session runs the call
+            return CallAnswer(error_text(error), is_error=True)
+        return run(call, kind, turn.task, parameters)
 
     def _fork(self, turn: TurnState, call: ToolCall) -> CallAnswer:
         """Run a sub-agent; one that an earlier process began has ended, and is not begun again."""
@@ -299,11 +316,24 @@ class TurnRunner:
             return LIMIT
         return ""
 
-    def _parameters(self, turn: TurnState) -> Mapping[str, object]:
-        """What the session adds to an operation: the letter that the turn works on."""
+    def _parameters(self, turn: TurnState, call: ToolCall) -> Mapping[str, object]:
+        """What the session adds to an operation: the letter, and what a colony inherits."""
         letter = max(turn.inputs, key=_hops)
-        source = {"source_conversation": self.conversation.name, "source_turn": turn.number}
+        source: dict[str, object] = {
+            "source_conversation": self.conversation.name,
+            "source_turn": turn.number,
+        }
+        if call.name == CREATE_COLONY:
+            source |= self._handover_parameters(call)
         return {**source, **({"in_turn_of": letter["id"]} if letter.get("id") else {})}
+
+    def _handover_parameters(self, call: ToolCall) -> Mapping[str, object]:
+        """What a colony gets of its queen's workspace and conversation."""
+        folder = str(call.arguments.get("skill_path") or "")
+        files = store_skill_files(self.services, self.link, folder)
+        if call.arguments.get("inherit") != "full":
+            return files
+        return {**files, **store_segment(self.services, self.link, self.conversation)}
 
     # The end of the turn.
 

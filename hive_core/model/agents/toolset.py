@@ -128,7 +128,17 @@ HIDDEN_PARAMETERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "publish": _OF_SESSION,
         "run_agent_with_input": _OF_SESSION | {"agent"},
         "stop_worker": frozenset({"agent"}),
-        "create_colony": frozenset({"skill", "source_conversation", "source_turn"}),
+        "create_colony": frozenset(
+            {
+                "skill",
+                "source_conversation",
+                "source_turn",
+                "segment",
+                "segment_sha256",
+                "skill_files",
+                "skill_files_sha256",
+            }
+        ),
         "assign_task": _OF_SESSION,
         "run_parallel_workers": _OF_SESSION,
         "send": _OF_SESSION | {"reply_within"},  # for a program that blocks until the answer comes

@@ -18,6 +18,7 @@ from hive_core.errors import AlreadyExists, InvalidArgument, NotFound
 from hive_core.ledger.colonies.storage import Colony
 from hive_core.model.agents.agent import AgentName, Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS
+from hive_core.model.work.artifact import Visibility
 from hive_core.model.work.skill import SKILL_MOST, check_skill
 from hive_core.model.work.tools import find_tool, parse_entry
 from hive_core.operations.agents.spawn import DEFINITION, SpawnParams, create_agent
@@ -28,6 +29,7 @@ from hive_core.operations.tasks.params import Text
 from hive_core.policy.rules import ANCESTOR, OPERATOR, QUEEN, SELF, holds
 
 SKILL: Final = "skill"
+SEGMENT: Final = "segment"
 _NAMED: Final = 128
 
 
@@ -41,8 +43,10 @@ class CreateColonyParams(Mutation):
         min_length=1, max_length=400,
         description="Folder below the workspace with the SKILL.md that says how the work is done.",
     )  # fmt: skip
-    inherit: Literal["none", "summary"] = Field(
-        "none", description="What the worker is told of the conversation: nothing, or `summary`."
+    inherit: Literal["none", "summary", "full"] = Field(
+        "none",
+        description="What the worker has of the conversation: nothing, `summary`, or all of it up"
+        " to the end of the last turn (full).",
     )
     summary: Annotated[str, bounded_text(SKILL_MOST // 4)] = Field(
         "", description="Summary of the conversation for the worker, with `inherit` summary."
@@ -52,6 +56,22 @@ class CreateColonyParams(Mutation):
     )
     skill: Annotated[str, bounded_text(SKILL_MOST)] = Field(
         "", description="Text of SKILL.md; a session reads it from the folder."
+    )
+    skill_files: str = Field(
+        "", max_length=64,
+        description="Artifact of the caller with the further files of the skill; a session stores"
+        " it.",
+    )  # fmt: skip
+    skill_files_sha256: str = Field(
+        "", max_length=64, description="SHA-256 of that artifact, which the worker compares."
+    )
+    segment: str = Field(
+        "", max_length=64,
+        description="Artifact of the caller with the conversation, with `inherit` full; a session"
+        " stores it.",
+    )  # fmt: skip
+    segment_sha256: str = Field(
+        "", max_length=64, description="SHA-256 of that artifact, which the worker compares."
     )
     source_conversation: str = Field(
         "", max_length=_NAMED, description="Conversation in which the colony is prepared."
@@ -76,7 +96,7 @@ class ColonyView(Result):
     queen: str = Field(description="The queen that prepared it.")
     task: str = Field(description="What the worker is for.")
     skill: str = Field(description="Name of its skill.")
-    inherit: str = Field(description="What it was told of her conversation: none or summary.")
+    inherit: str = Field(description="What it has of her conversation: none, summary or full.")
     conversation: str = Field(description="Her conversation in which she prepared it.")
     turn: int = Field(description="Turn of that conversation.")
     created: float = Field(description="Seconds since 1970.")
@@ -96,6 +116,7 @@ def create_colony(
     tools = _tools(call, params)
     if (params.inherit == "summary") != bool(params.summary):
         raise InvalidArgument("`summary` is for `inherit` summary", field="summary")
+    _check_handover(call, params)
     if params.name in call.hive.specs:
         return _replace(call, params, skill)
     spec = call.hive.spec(call.caller)
@@ -138,6 +159,26 @@ def _tools(call: Call, params: CreateColonyParams) -> list[str]:
     return [entry for entry in entries if parse_entry(entry).tool not in away]
 
 
+def _check_handover(call: Call, params: CreateColonyParams) -> None:
+    """Whether the worker can read what it is to fetch; the bytes are not looked into."""
+    if (params.inherit == "full") != bool(params.segment):
+        raise InvalidArgument("`segment` is for `inherit` full", field="segment")
+    _check_artifact(call, "segment", params.segment, params.segment_sha256)
+    _check_artifact(call, "skill_files", params.skill_files, params.skill_files_sha256)
+
+
+def _check_artifact(call: Call, field: str, id_: str, sha256: str) -> None:
+    if not id_:
+        return
+    artifact = call.ledger.artifacts.get(id_)
+    if artifact is None or artifact.owner != call.uuid or artifact.visibility is Visibility.PRIVATE:
+        raise InvalidArgument(
+            f"{id_} is not an artifact of yours that your descendants may read", field=field
+        )
+    if artifact.digest != sha256:
+        raise InvalidArgument(f"{id_} has another SHA-256", field=f"{field}_sha256")
+
+
 def _replace(call: Call, params: CreateColonyParams, skill: str) -> Record[ColonyCreated]:
     """Give a colony of the same queen another task and skill; AlreadyExists for any other agent."""
     spec = call.hive.spec(params.name)
@@ -162,11 +203,17 @@ def _equip(call: Call, uuid: str, params: CreateColonyParams, skill: str) -> Non
 def _tell_worker(
     call: Call, params: CreateColonyParams, skill: str, spawned: Change[Result] | None = None
 ) -> None:
-    """The worker's definition and its skill, as mail that waits for its first start."""
+    """The worker's definition, skill and conversation, as mail that waits for its first start."""
     hive = call.hive if spawned is None else spawned.hive
     about = f"\n\nWhat was said before:\n\n{params.summary}" if params.summary else ""
     send_notice(call, hive, params.name, DEFINITION, f"{params.task}{about}")
-    send_notice(call, hive, params.name, SKILL, f"{json.dumps({'name': skill})}\n{params.skill}")
+    head: dict[str, object] = {"name": skill}
+    if params.skill_files:
+        head["files"] = {"artifact": params.skill_files, "sha256": params.skill_files_sha256}
+    send_notice(call, hive, params.name, SKILL, f"{json.dumps(head)}\n{params.skill}")
+    if params.segment:
+        named = {"artifact": params.segment, "sha256": params.segment_sha256}
+        send_notice(call, hive, params.name, SEGMENT, json.dumps(named))
 
 
 def _provenance(params: CreateColonyParams, result: ColonyCreated) -> dict[str, object]:
@@ -174,4 +221,6 @@ def _provenance(params: CreateColonyParams, result: ColonyCreated) -> dict[str, 
         "colony": result.name, "uuid": result.uuid, "skill": result.skill,
         "inherit": params.inherit, "conversation": params.source_conversation,
         "turn": params.source_turn,
+        **({"segment": params.segment, "sha256": params.segment_sha256} if params.segment else {}),
+        **({"skill_files": params.skill_files} if params.skill_files else {}),
     }  # fmt: skip
