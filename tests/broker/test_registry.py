@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,15 @@ def sample(schema: dict[str, Any], defs: dict[str, Any]) -> object:
     return values.get(str(kind), schema.get("minimum", 1))
 
 
+@cache
+def schema_of(name: str) -> dict[str, Any]:
+    """It takes pydantic milliseconds to make, and thousands of cases ask for it."""
+    return params_schema(REGISTRY[name])
+
+
 def fitting(operation: Operation, target: str | None = None) -> dict[str, Any]:
     """The least that the operation takes, about the target."""
-    schema = params_schema(operation)
+    schema = schema_of(operation.name)
     parameters = sample(schema, schema.get("$defs", {}))
     assert isinstance(parameters, dict)
     if "commit" in parameters:

@@ -10,7 +10,7 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 from e2e.privdhost import _PLAIN as PREPARE_TREE
-from long import figure
+from long import at_most, figure, times
 
 from hive_core.model.agents.machine import State
 
@@ -115,20 +115,24 @@ def test_attack_60_a_start_that_does_not_come_up_is_a_failure(host: HiveHost) ->
     assert any(alarm.startswith("never is parked: did not come up in time") for alarm in alarms)
 
 
+@pytest.mark.sized
 def test_attack_60_a_stranger_restarts_beside_fifty_stuck_starts(host: HiveHost) -> None:
-    """One branch has half of the slots at most: at most twice the quiet time, in the same run."""
+    """One branch has half of the slots at most: at most twice the quiet time, in the same run.
+
+    Without that a stranger would wait for an hour.
+    """
     host.settings(SETTINGS)
     host.restart()
     host.wait("running", *TREE)
 
     def restarts() -> list[float]:
-        times = []
-        for _ in range(7):
+        took = []
+        for _ in range(times(3, 7)):
             began = time.monotonic()
             assert not host.call("Restart", agent="ann", wait=50).error
             host.wait("running", "ann")
-            times.append(time.monotonic() - began)
-        return times
+            took.append(time.monotonic() - began)
+        return took
 
     quiet = statistics.median(restarts())
     names = [f"stuck-{number}" for number in range(50)]
@@ -146,4 +150,4 @@ def test_attack_60_a_stranger_restarts_beside_fifty_stuck_starts(host: HiveHost)
     assert starts_under_way() == STARTS_AT_ONCE // 2
     assert {states(host)[name] for name in names} == {State.STARTING}
     figure("attack 60", quiet=round(quiet, 3), beside_50_stuck_starts=round(beside, 3))
-    assert beside <= 2 * quiet
+    assert beside <= at_most(2 * quiet)

@@ -126,7 +126,8 @@ def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, numb
     golden, wanted, ends = content(folder / "golden.db"), content(folder / "whole.db"), 0
     steps = [f"migration {number} statement {at}" for migration, at in STEPS if migration == number]
     drawn = Random(seed())  # noqa: S311 - a schedule, no secret
-    for step in drawn.sample(steps, min(len(steps), times(3, len(steps)))):
+    short = 3 if number > STEPS[-1][0] - 4 else 1  # the older ones were killed often enough
+    for step in drawn.sample(steps, min(len(steps), times(short, len(steps)))):
         for left in folder.glob("killed.db*"):
             left.unlink()
         shutil.copy(folder / "golden.db", folder / "killed.db")
