@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from hive_core.agent import catalog, output
+from hive_core.agent.current_message import current_message
 from hive_core.agent.reconnect import Link, new_key
 from hive_core.varlink import Message
 
@@ -111,7 +111,7 @@ def _parameters(
 
 def _name_message(operation: catalog.CatalogEntry, params: Message) -> None:
     """A command that `serve` runs for a message acts in the turn of that message."""
-    message = os.environ.get("HIVE_MESSAGE_ID")
+    message = current_message()
     if message and any(flag.name == IN_TURN_OF for flag in operation.flags):
         params.setdefault(IN_TURN_OF, message)
 

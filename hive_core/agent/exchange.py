@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hive_core.agent import output
+from hive_core.agent.current_message import current_message
 from hive_core.agent.derived_commands import parser_of
 from hive_core.agent.reconnect import Link
 from hive_core.errors import Conflict, TimedOut
@@ -38,7 +38,7 @@ def run_exchange(path: str, arguments: Sequence[str]) -> int:
         sent = link.change(
             "send", to=options.to, body=body, kind=options.kind,
             reply_within=min(max(options.wait, 1.0), 300.0),
-            in_turn_of=os.environ.get("HIVE_MESSAGE_ID") or None,
+            in_turn_of=current_message() or None,
         )  # fmt: skip
         reply = wait_reply(link, str(sent["id"]), options.wait)
     if reply is None:

@@ -29,7 +29,7 @@ from hive_core.errors import HiveError, InvalidArgument
 ABOUT: Final = "Judge a use of a tool by a CLI: its hooks call this before and after each one."
 DENIED: Final = 2  # the status of a hook that blocks
 _INPUT_MOST: Final = 8 << 20
-_PATIENCE: Final = 15.0  # seconds without a daemon until the use is denied
+PATIENCE: Final = 15.0  # seconds without a daemon until the use is denied
 _DEADLINE: Final = 45.0  # seconds until it ends by a signal; a CLI gives its hooks 60
 _SECONDS: Final = 600.0  # that a command of a CLI may take
 _OWN: Final = "mcp__hive__"  # operations: the daemon judges each of them itself
@@ -161,22 +161,35 @@ def _begin(path: str, use: ToolUse) -> None:
 
 
 def _take_grants(path: str, use: ToolUse, needed: list[GateRequest]) -> None:
+    grants = take_grants(path, needed, os.environ.get("HIVE_TASK", ""))
+    place = _grant_file(use.id)
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place.write_text("\n".join(grants), encoding="ascii")
+
+
+def take_grants(
+    path: str, needed: Sequence[GateRequest], task: str, patience: float = PATIENCE
+) -> list[str]:
     """All of them, or none: what was granted before a refusal is returned."""
     grants: list[str] = []
-    with Link(path, _PATIENCE, _PATIENCE) as link:
+    with Link(path, patience, patience) as link:
         try:
             for row in needed:
                 reply = link.change(
-                    "use_tool", tool=row.tool, argument=row.argument,
-                    task=os.environ.get("HIVE_TASK", ""), seconds=row.seconds,
+                    "use_tool", tool=row.tool, argument=row.argument, task=task,
+                    seconds=row.seconds,
                 )  # fmt: skip
                 grants.append(str(reply["grant"]))
         except HiveError:
             _return_grants(link, grants, "failed")
             raise
-    place = _grant_file(use.id)
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place.write_text("\n".join(grants), encoding="ascii")
+    return grants
+
+
+def return_grants(path: str, grants: Sequence[str], status: str) -> None:
+    """Return the grants of a use that has ended."""
+    with Link(path, PATIENCE, PATIENCE) as link:
+        _return_grants(link, grants, status)
 
 
 def _end(path: str, use: ToolUse, status: str) -> None:
@@ -184,11 +197,10 @@ def _end(path: str, use: ToolUse, status: str) -> None:
     with suppress(FileNotFoundError):
         grants = place.read_text("ascii").split()
         place.unlink()
-        with Link(path, _PATIENCE, _PATIENCE) as link:
-            _return_grants(link, grants, status)
+        return_grants(path, grants, status)
 
 
-def _return_grants(link: Link, grants: list[str], status: str) -> None:
+def _return_grants(link: Link, grants: Sequence[str], status: str) -> None:
     for grant in grants:
         link.change("end_tool", grant=grant, status=status)
 

@@ -8,7 +8,7 @@ from typing import Final, Never
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand, runtime_folder
 
 _MODULE: Final = "hive_core.runtime.mcp"
-_KEPT: Final = ("HIVE_NAME", "HIVE_MESSAGE_ID", "HOME")
+_KEPT: Final = ("HIVE_NAME", "HIVE_MESSAGE_ID", "HIVE_MESSAGE_FILE", "HOME")
 
 
 def run_mcp(path: str) -> Never:

@@ -31,7 +31,7 @@ PROGRAMS = {
     "agent/session/calls.py": "a tool, whose program has a time limit of its own",
     "agent/session/runtimes/forwarder.py": "the forwarder of a CLI, killed with it",
     "agent/session/subagents/process.py": "a sub-agent, killed whole at its time limit",
-    "agent/session/runtimes/cli.py": "a CLI, killed with its group when its session closes it",
+    "agent/session/runtimes/cli_command.py": "a CLI, killed with its group by its session",
     "agent/session/runtimes/builtin.py": "the runtime, killed when its session closes it",
     "agent/session/runtimes/fork_server.py": "the fork server, killed when its session closes it",
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
@@ -77,7 +77,7 @@ CHANGES = {
 WRITERS = (
     "agent/artifacts.py", "agent/crash_report.py", "agent/agent_loop.py", "agent/workspace.py",
     "agent/gate.py", "agent/session/subagents/order.py", "agent/session/subagents/folder.py",
-    "agent/session/runtimes/cli_dialect.py",
+    "agent/session/runtimes/cli_dialect.py", "agent/session/runtimes/cli_command.py",
     "agent/prompt_context.py", "agent/session/log.py", "agent/session/main.py",
     "proxy/main.py",
     "host/", "privd/", "jobs/",

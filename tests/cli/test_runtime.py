@@ -68,7 +68,7 @@ def test_a_cli_is_installed_readable_for_containers_and_listed(
     assert hive(folder, "list", "-o", "json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["runtime"]: row["installed"] for row in rows} == {
-        "claude": "2.1.330", "codex": "-",
+        "claude": "2.1.330", "codex": "-", "opencode": "-",
     }  # fmt: skip
     assert hive(folder, "install", "claude") == 0
     assert "installed already" in capsys.readouterr().err

@@ -29,6 +29,10 @@ class CliCalls:
 
 
 CALLS = {
+    "opencode": CliCalls(
+        lambda id_, line: (id_, "bash", {"command": line, "description": "a command"}),
+        lambda id_, name, values: (id_, f"hive_{name}", values),
+    ),
     "codex": CliCalls(
         lambda id_, line: (id_, "exec_command", {"cmd": line}),
         lambda id_, name, values: (id_, f"mcp__hive.{name}", values),

@@ -84,7 +84,6 @@ def test_an_agent_gives_its_own_models_and_those_of_the_tiers_up_to_its_own() ->
         ({"capabilities": ("model:gpt",)}, "capabilities", "no model 'gpt'"),
         ({"runtime": "claude"}, "runtime", "needs a model of the wire messages; sonnet has chat"),
         ({"runtime": "codex"}, "runtime", "needs a model of the wire responses; sonnet has chat"),
-        ({"runtime": "acp"}, "runtime", "no runtime acp in this version"),
         ({"runtime": "scripted"}, "runtime", "sonnet is http"),
     ],
 )

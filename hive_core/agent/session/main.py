@@ -18,21 +18,28 @@ from hive_core.agent.serve import run_until_stop
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.inspection import COMMANDS, run_inspection
 from hive_core.agent.session.mailbox import Mailbox
+from hive_core.agent.session.runtimes.acp_custom import AcpSettings, CustomAcpDialect
 from hive_core.agent.session.runtimes.builtin import UID, RuntimeCommand, runtime_folder
 from hive_core.agent.session.runtimes.claude import ClaudeDialect
-from hive_core.agent.session.runtimes.cli import CliCommand
-from hive_core.agent.session.runtimes.cli_dialect import CLIS_FOLDER, CliDialect, CliPlace
+from hive_core.agent.session.runtimes.cli_command import CliCommand
+from hive_core.agent.session.runtimes.cli_dialect import (
+    CLIS_FOLDER,
+    AcpDialect,
+    CliPlace,
+    ProcessDialect,
+)
 from hive_core.agent.session.runtimes.codex import CodexDialect
 from hive_core.agent.session.runtimes.fork_server import ForkServerClient
 from hive_core.agent.session.runtimes.forwarder import ModelForwarder
+from hive_core.agent.session.runtimes.opencode import OpencodeDialect
 from hive_core.agent.session.server_settings import read_server_settings
 from hive_core.agent.session.servers import McpServers
 from hive_core.agent.session.services import POLL, SessionServices, SessionSettings
 from hive_core.agent.session.session import AgentSession
 from hive_core.agent.session.subagents.leftovers import end_leftovers
 
-DIALECTS: Final[Mapping[str, CliDialect]] = {
-    "claude": ClaudeDialect(), "codex": CodexDialect(),
+DIALECTS: Final[Mapping[str, ProcessDialect | AcpDialect]] = {
+    "claude": ClaudeDialect(), "codex": CodexDialect(), "opencode": OpencodeDialect(),
 }  # fmt: skip
 # What programs of the agent have of the environment of its session.
 _OWN: Final = (
@@ -104,6 +111,8 @@ def read_cli(services: SessionServices, runtime: str) -> CliCommand | None:
     HIVE_CLIS and HIVE_MODEL_PORT name another folder and another port.
     """
     dialect = DIALECTS.get(runtime)
+    if runtime == "acp":
+        dialect = CustomAcpDialect(AcpSettings.read(config_folder() / "agent.toml"))
     if dialect is None:
         return None
     own = {key: value for key, value in os.environ.items() if key in _OWN}

@@ -13,7 +13,7 @@ from typing import Final
 from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
-from hive_core.agent.session.runtimes.cli import CliCommand
+from hive_core.agent.session.runtimes.cli_command import CliCommand
 from hive_core.agent.session.runtimes.fork_server import ForkServerClient
 from hive_core.agent.session.servers import McpServers
 from hive_core.errors import HiveError, InvalidArgument, MethodNotFound, TimedOut, Unreachable

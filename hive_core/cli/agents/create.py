@@ -22,8 +22,7 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.agents.capability import PLAIN
 
 ROLES: Final = ("daemon", "agent", "architect", "lead", "worker", "task")
-# The runtimes of this version.
-RUNTIMES: Final = ("builtin", "scripted", "claude", "codex")
+RUNTIMES: Final = ("builtin", "scripted", "claude", "codex", "opencode", "acp")
 LIMITS: Final = (
     "memory_max", "memory_high", "tasks_max", "cpu_quota", "cpu_weight", "io_weight", "disk",
     "inodes",

@@ -28,9 +28,10 @@ _TRIAL: Final = 60.0
 _LINES: Final = 5
 _CPUS: Final = {"x86_64": "x64", "aarch64": "arm64"}
 _TRIPLES: Final = {"x64": "x86_64-unknown-linux-musl", "arm64": "aarch64-unknown-linux-musl"}
+_OPENCODE_CPUS: Final = {"x64": "x64-baseline", "arm64": "arm64"}
 # What npm says about its own settings, which is about no package.
 _NOISE: Final = ("npm warn Unknown user config", "npm warn Unknown env config")
-NAMES: Final = ("claude", "codex")
+NAMES: Final = ("claude", "codex", "opencode")
 RUNTIMES: Final = Listing(
     "runtime",
     (Column("runtime"), Column("version"), Column("installed")),
@@ -74,6 +75,8 @@ class RuntimePackage:
         return {
             "claude": f"node_modules/@anthropic-ai/claude-code-linux-{cpu}/claude",
             "codex": f"node_modules/@openai/codex-linux-{cpu}/vendor/{_TRIPLES[cpu]}/bin/codex",
+            # The build for processors without AVX2 runs on all of them.
+            "opencode": f"node_modules/opencode-linux-{_OPENCODE_CPUS[cpu]}/bin/opencode",
         }[self.name]
 
 

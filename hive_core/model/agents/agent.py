@@ -84,7 +84,7 @@ class Runtime(StrEnum):
 
 
 # The runtimes that are coding CLIs, which `hive runtime install` installs on the host.
-CLIS: Final = (Runtime.CLAUDE, Runtime.CODEX)
+CLIS: Final = (Runtime.CLAUDE, Runtime.CODEX, Runtime.OPENCODE)
 # The command of an agent with a runtime whose spec has no command.
 SESSION: Final = ("hive-agent", "session")
 MIB = 1 << 20

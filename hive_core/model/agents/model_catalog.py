@@ -17,11 +17,9 @@ from hive_core.model.config.limits import ModelSettings
 from hive_core.model.config.models import ModelsFile, ProviderKind, Wire
 
 CAPABILITY: Final = "model:"
-# The runtimes of this version.
-RUNTIMES: Final = (Runtime.BUILTIN, Runtime.SCRIPTED, Runtime.CLAUDE, Runtime.CODEX)
 # The wire on which a CLI calls models.
 CLI_WIRES: Final[Mapping[Runtime, Wire]] = {
-    Runtime.CLAUDE: Wire.MESSAGES, Runtime.CODEX: Wire.RESPONSES,
+    Runtime.CLAUDE: Wire.MESSAGES, Runtime.CODEX: Wire.RESPONSES, Runtime.OPENCODE: Wire.CHAT,
 }  # fmt: skip
 
 
@@ -94,11 +92,6 @@ class ModelCatalog:
         """Raise InvalidArgument where the runtime cannot run the model of this spec."""
         if spec.runtime is None:
             return
-        if spec.runtime not in RUNTIMES:
-            raise InvalidArgument(
-                f"no runtime {spec.runtime} in this version; there are {', '.join(RUNTIMES)}",
-                field="runtime",
-            )
         alias = self.own_model(spec)
         self.check_alias(alias)
         kind = self.file.provider_of(alias).kind

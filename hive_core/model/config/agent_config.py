@@ -125,8 +125,9 @@ class ConfigRequest(Value):
     )
     runtime: Runtime | None = Field(
         None,
-        description="What runs its model: `builtin`, `claude`, `codex`, or `scripted` for tests;"
-        " this version refuses the others. Without a command the agent then runs its session.",
+        description="What runs its model: `builtin`, a coding CLI (`claude`, `codex`, `opencode`),"
+        " `acp` for the program of `[acp]`, or `scripted` for tests. Without a command the agent"
+        " then runs its session.",
     )
     model: Alias | None = Field(None, description="Alias of its model in models.toml.")
 
@@ -239,6 +240,19 @@ class McpServer(Value):
     )
 
 
+class AcpProgram(Value):
+    """The program that runs the model of an agent whose runtime is `acp`."""
+
+    command: Argv = Field(
+        (),
+        description="Program in the agent's container that speaks the Agent Client Protocol on"
+        " standard input and output, with its arguments.",
+    )
+    environment: Annotated[
+        dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=64)
+    ] = Field({}, description="Further environment variables of this program.")
+
+
 class AgentConfig(Value):
     """The whole file. Tables have the names of the fields."""
 
@@ -249,6 +263,7 @@ class AgentConfig(Value):
     mcp: Annotated[dict[ServerName, McpServer], Field(max_length=8)] = Field(
         {}, description="MCP servers of the agent's own, by name."
     )
+    acp: AcpProgram = AcpProgram()
     settings: dict[str, JsonValue] = Field(
         {}, description="For the agent's own program; hive does not read it."
     )

@@ -35,9 +35,9 @@ class SetAgentParams(Mutation):
     runtime: Literal["none", "builtin", "scripted", "claude", "codex", "opencode", "acp"] | None = (
         Field(
             None,
-            description="What runs its model: `builtin`, `claude`, `codex`, or `scripted` for"
-            " tests; this version refuses the others. `none`: only its command runs. Absent: no"
-            " change.",
+            description="What runs its model: `builtin`, `claude`, `codex`, `opencode`, `acp` for"
+            " the program of `[acp]` in agent.toml, or `scripted` for tests. `none`: only its"
+            " command runs. Absent: no change.",
         )
     )
     model: str | None = Field(

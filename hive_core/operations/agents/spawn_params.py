@@ -143,9 +143,9 @@ class Traits(Params):
     )
     runtime: Runtimes | None = Field(
         None,
-        description="What runs its model: `builtin`, `claude`, `codex`, or `scripted` for tests;"
-        " this version refuses the others. Absent: nothing, only its command runs. With a"
-        " runtime and without a command the agent runs its session.",
+        description="What runs its model: `builtin`, `claude`, `codex`, `opencode`, `acp` for the"
+        " program of `[acp]` in agent.toml, or `scripted` for tests. Absent: nothing, only its"
+        " command runs. With a runtime and without a command the agent runs its session.",
     )
     model: str | None = Field(
         None,

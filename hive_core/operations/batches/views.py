@@ -61,8 +61,8 @@ class Template(Params):
     )
     runtime: Runtimes | None = Field(
         None,
-        description="What runs the model of each worker: `builtin`, `claude`, `codex`, or"
-        " `scripted` for tests; this version refuses the others. Absent: that of the caller, if it"
+        description="What runs the model of each worker: `builtin`, `claude`, `codex`,"
+        " `opencode`, `acp`, or `scripted` for tests. Absent: that of the caller, if it"
         " has one and no command is set.",
     )
     title: str = Field("", max_length=200, description="Title of the workers.")

@@ -15,10 +15,10 @@ from hive_core.runtime.mcp.server import AgentTools, build_server
 SOCKET: Final = "/run/hive/broker.sock"
 
 
-async def serve(path: str, message: str) -> None:
+async def serve(path: str) -> None:
     """Serve one client on standard input and output until it closes them."""
     async with BrokerConnections(path) as broker, stdio_server() as (incoming, outgoing):
-        server = build_server(AgentTools(broker, message))
+        server = build_server(AgentTools(broker))
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     """Entry point."""
     path = os.environ.get("HIVE_SOCKET", SOCKET)
     try:
-        asyncio.run(serve(path, os.environ.get("HIVE_MESSAGE_ID", "")))
+        asyncio.run(serve(path))
     except* BrokenPipeError:  # the client is gone
         sys.exit(1)
     except* KeyboardInterrupt:

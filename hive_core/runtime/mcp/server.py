@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from hive_core import VERSION
 from hive_core.agent import catalog
+from hive_core.agent.current_message import current_message
 from hive_core.errors import HiveError, InvalidArgument, MethodNotFound
 from hive_core.runtime.mcp.broker import BrokerConnections
 from hive_core.runtime.mcp.refusals import CalledTool, refusal
@@ -35,15 +36,14 @@ _Context = ServerRequestContext[Any]
 
 
 class AgentTools:
-    """The operations that the caller's toolset has. `message`: what the caller works on."""
+    """The operations that the caller's toolset has."""
 
-    def __init__(self, broker: BrokerConnections, message: str = "") -> None:
+    def __init__(self, broker: BrokerConnections) -> None:
         self._broker = broker
         # Of this connection: the ids of its requests begin anew with the next one.
         self._session = os.urandom(16).hex()
         self._tools: dict[str, types.Tool] = {}
-        self._message = message
-        self._named = _operations_in_turns() if message else frozenset()
+        self._named = _operations_in_turns()
 
     async def list_tools(
         self, _context: _Context, _params: types.PaginatedRequestParams | None
@@ -77,8 +77,8 @@ class AgentTools:
             if key not in tool.input_schema["properties"]:
                 raise InvalidArgument(f"{name} has no parameter {key[:64]!r}", field=key[:64])
         values = {key: value for key, value in arguments.items() if value is not None}
-        if name in self._named:
-            values[_IN_TURN_OF] = self._message
+        if name in self._named and (message := current_message()):
+            values[_IN_TURN_OF] = message
         if tool.annotations is None or not tool.annotations.read_only_hint:
             values["idempotency_key"] = self._key(request)
         return await self._broker.call(name, values)

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from hive_core.agent.session.runtimes.cli_dialect import CliOutcome, CliPlace, CliTurn
+from hive_core.agent.session.runtimes.cli_dialect import (
+    CliOutcome,
+    CliPlace,
+    CliTurn,
+    ProcessDialect,
+    mcp_server,
+)
+from hive_core.agent.task_run import mapping
 
 # Its own tools, by the tools of execution that stand for them.
 TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -29,10 +36,11 @@ _EVENTS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-class ClaudeDialect:
+class ClaudeDialect(ProcessDialect):
     """Words and lines of Claude Code 2.1."""
 
     name = "claude"
+    keeps = True
 
     def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
         own = {tool: names[0] for tool, names in TOOLS.items() if tool in kinds}
@@ -111,47 +119,43 @@ def _settings(place: CliPlace) -> Mapping[str, object]:
 def _servers(turn: CliTurn, place: CliPlace) -> Mapping[str, object]:
     if not turn.tools:
         return {"mcpServers": {}}
-    program, *words = place.agent
-    return {"mcpServers": {"hive": {"command": program, "args": [*words, "mcp"]}}}
+    program, words = mcp_server(place)
+    return {"mcpServers": {"hive": {"command": program, "args": words}}}
 
 
 def _delta(row: Mapping[str, object], outcome: CliOutcome) -> str:
-    event = _table(row.get("event"))
+    event = mapping(row.get("event"))
     ttft = row.get("ttft_ms")
     if outcome.ttft_ms is None and isinstance(ttft, int | float):
         outcome.ttft_ms = float(ttft)
-    delta = _table(event.get("delta"))
+    delta = mapping(event.get("delta"))
     return str(delta.get("text") or "") if delta.get("type") == "text_delta" else ""
 
 
 def _note_replies(row: Mapping[str, object], outcome: CliOutcome) -> None:
     """Which letters the model has answered itself."""
-    content = _table(row.get("message")).get("content")
-    for part in map(_table, content if isinstance(content, list) else []):
+    content = mapping(row.get("message")).get("content")
+    for part in map(mapping, content if isinstance(content, list) else []):
         if part.get("name") == f"{_SERVER}send":
-            letter = _table(part.get("input")).get("reply_to")
+            letter = mapping(part.get("input")).get("reply_to")
             outcome.replied += [str(letter)] if letter else []
 
 
 def _read_result(row: Mapping[str, object], outcome: CliOutcome) -> None:
     outcome.ended = True
     outcome.text = str(row.get("result") or "")
-    used = _table(row.get("usage"))
+    used = mapping(row.get("usage"))
     names = {
         "tokens_in": "input_tokens", "tokens_out": "output_tokens",
         "cache_read": "cache_read_input_tokens", "cache_write": "cache_creation_input_tokens",
     }  # fmt: skip
     outcome.usage = {ours: _number(used.get(theirs)) for ours, theirs in names.items()}
-    models = _table(row.get("modelUsage"))
+    models = mapping(row.get("modelUsage"))
     outcome.model = next(iter(models), "")
     if row.get("is_error") is True or row.get("subtype") != "success":
         status = _number(row.get("api_error_status"))
         outcome.error = outcome.text or str(row.get("errors") or row.get("subtype"))
         outcome.error_kind = {402: "budget", 429: "rate"}.get(status, "")
-
-
-def _table(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
 
 
 def _number(value: object) -> int:

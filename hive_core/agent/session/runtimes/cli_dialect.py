@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
+
+from hive_core.agent.session.runtimes.builtin import WrongPython
 
 CLIS_FOLDER: Final = Path("/opt/hive/clis")
+# hive-model says whose budget is used up; some CLIs show that and not the status.
+_BUDGET: Final = re.compile(r"\bbudget\b|quota", re.IGNORECASE)
+_STATUS: Final = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|\b(402|429) ", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -27,6 +34,7 @@ class CliTurn:
     tools: Mapping[str, str] = field(default_factory=dict)
     hands_back: bool = False
     max_output: int = 0
+    context: int = 0
     is_new: bool = True
     url: str = ""
     locked: bool = False
@@ -34,10 +42,11 @@ class CliTurn:
 
 @dataclass(slots=True)
 class CliOutcome:
-    """What the output of a CLI comes to."""
+    """What the output of a CLI comes to. `began`: there was some."""
 
     session: str = ""
     text: str = ""
+    began: bool = False
     ended: bool = False
     error: str = ""
     error_kind: str = ""
@@ -46,40 +55,6 @@ class CliOutcome:
     ttft_ms: float | None = None
     requests: int = 0
     replied: list[str] = field(default_factory=list)
-
-
-class CliDialect(Protocol):
-    """What differs between the CLIs: words, environment, input and output."""
-
-    name: str
-
-    def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
-        """What its model calls the tools of the agent that it has."""
-        ...
-
-    def new_session(self) -> str:
-        """An id for a new conversation; empty where the CLI chooses it."""
-        ...
-
-    def is_known(self, home: Path, session: str) -> bool:
-        """Whether the CLI has a conversation of this id."""
-        ...
-
-    def words(self, program: str, turn: CliTurn, place: CliPlace) -> Sequence[str]:
-        """The command line."""
-        ...
-
-    def environment(self, turn: CliTurn, place: CliPlace) -> Mapping[str, str]:
-        """What it needs beside the common environment."""
-        ...
-
-    def stdin(self, turn: CliTurn) -> bytes:
-        """What it reads."""
-        ...
-
-    def read(self, row: Mapping[str, object], outcome: CliOutcome) -> str:
-        """Take one line of its output; new text for those who watch."""
-        ...
 
 
 @dataclass(slots=True)
@@ -99,3 +74,75 @@ class CliPlace:
             self.home.mkdir(mode=0o700, parents=True)
             if self.uid is not None:
                 os.chown(self.home, self.uid, self.uid)
+
+
+class CliDialect(ABC):
+    """What differs between the CLIs."""
+
+    name: str
+
+    @abstractmethod
+    def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
+        """What its model calls the tools of the agent that it has."""
+
+    @abstractmethod
+    def environment(self, turn: CliTurn, place: CliPlace) -> Mapping[str, str]:
+        """What it needs beside the common environment."""
+
+    @abstractmethod
+    def words(self, program: str, turn: CliTurn, place: CliPlace) -> Sequence[str]:
+        """The command line."""
+
+    def new_session(self) -> str:
+        """An id for a new conversation; empty where the CLI chooses it."""
+        return ""
+
+    def is_known(self, home: Path, session: str) -> bool:
+        """Whether the CLI has a conversation of this id, as far as its files say."""
+        del home
+        return bool(session)
+
+    def check(self, program: Path) -> None:
+        """Raise WrongPython where the program is not there."""
+        if not program.exists():
+            raise WrongPython(
+                f"cannot run {self.name}: it is not at {program}; the host installs it with"
+                f" `hive runtime install {self.name}`"
+            )
+
+
+class ProcessDialect(CliDialect):
+    """A CLI with a format of its own. `keeps`: its process takes one prompt after another."""
+
+    keeps = False
+
+    @abstractmethod
+    def stdin(self, turn: CliTurn) -> bytes:
+        """What it reads."""
+
+    @abstractmethod
+    def read(self, row: Mapping[str, object], outcome: CliOutcome) -> str:
+        """Take one line of its output; new text for those who watch."""
+
+
+class AcpDialect(CliDialect):
+    """A program that speaks the Agent Client Protocol."""
+
+    def prompt(self, turn: CliTurn) -> str:
+        """What it is told in this turn."""
+        return turn.prompt
+
+
+def mcp_server(place: CliPlace) -> tuple[str, list[str]]:
+    """The program that serves the operations of hive over MCP, and its arguments."""
+    program, *words = place.agent
+    return program, [*words, "mcp"]
+
+
+def error_kind(text: str) -> str:
+    """What an error of a model call is about, by its status: `budget`, `rate`, or neither."""
+    match = _STATUS.search(text)
+    status = (match[1] or match[2]) if match else ""
+    if status == "402" or _BUDGET.search(text):
+        return "budget"
+    return "rate" if status == "429" else ""

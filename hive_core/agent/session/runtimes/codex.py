@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent.session.runtimes.cli_dialect import CliOutcome, CliPlace, CliTurn
+from hive_core.agent.session.runtimes.cli_dialect import (
+    CliOutcome,
+    CliPlace,
+    CliTurn,
+    ProcessDialect,
+    error_kind,
+    mcp_server,
+)
+from hive_core.agent.task_run import mapping
 
 _SERVER: Final = "mcp__hive."  # its tools stand in a namespace
 _HOOK_SECONDS: Final = 60  # more than the gate takes at most: a late hook denies nothing
@@ -24,11 +31,10 @@ _OFF: Final = (
     "unified_exec", "unified_exec_tty", "multi_agent", "goals", "view_image", "image_generation",
     "apps", "plugins", "browser_use", "computer_use",
 )  # fmt: skip
-_STATUS: Final = re.compile(r"\bstatus (\d{3})\b|\b(402|429) ")
 _OF_SERVER: Final = ("HIVE_NAME", "HIVE_RUNTIME", "PATH")
 
 
-class CodexDialect:
+class CodexDialect(ProcessDialect):
     """Words and lines of Codex 0.169."""
 
     name = "codex"
@@ -37,9 +43,6 @@ class CodexDialect:
         served = {tool: f"{_SERVER}{tool}" for tool, kind in kinds.items() if kind == "operation"}
         own = {tool: "exec_command" for tool in ("bash", "read") if tool in kinds}
         return {**served, **own}
-
-    def new_session(self) -> str:
-        return ""  # Codex chooses it
 
     def is_known(self, home: Path, session: str) -> bool:
         return any(home.glob(f".codex/sessions/*/*/*/rollout-*-{session}.jsonl"))
@@ -67,13 +70,13 @@ class CodexDialect:
             case "thread.started":
                 outcome.session = str(row.get("thread_id") or outcome.session)
             case "item.completed":
-                return _read_item(_table(row.get("item")), outcome)
+                return _read_item(mapping(row.get("item")), outcome)
             case "turn.completed":
                 outcome.ended = True
-                outcome.usage = _usage(_table(row.get("usage")))
+                outcome.usage = _usage(mapping(row.get("usage")))
             case "turn.failed":
-                outcome.error = str(_table(row.get("error")).get("message") or "no reason")
-                outcome.error_kind = _error_kind(outcome.error)
+                outcome.error = str(mapping(row.get("error")).get("message") or "no reason")
+                outcome.error_kind = error_kind(outcome.error)
             case _:
                 pass
         return ""
@@ -107,10 +110,10 @@ def _settings(turn: CliTurn, place: CliPlace) -> Iterator[str]:
 
 
 def _server(turn: CliTurn, place: CliPlace) -> Mapping[str, object]:
-    program, *words = place.agent
+    program, words = mcp_server(place)
     own = {key: os.environ[key] for key in _OF_SERVER if key in os.environ}
     return {
-        "command": program, "args": [*words, "mcp"],
+        "command": program, "args": words,
         "env": {**own, "HIVE_SOCKET": place.socket, "HIVE_MESSAGE_ID": turn.letter},
         "default_tools_approval_mode": "approve", "required": True, "startup_timeout_sec": 60,
         "tool_timeout_sec": 600,
@@ -140,7 +143,7 @@ def _read_item(item: Mapping[str, object], outcome: CliOutcome) -> str:
             outcome.text = str(item.get("text") or "")
             return f"{outcome.text}\n"
         case "mcp_tool_call" if item.get("tool") == "send":
-            letter = _table(item.get("arguments")).get("reply_to")
+            letter = mapping(item.get("arguments")).get("reply_to")
             outcome.replied += [str(letter)] if letter else []
         case _:
             pass
@@ -154,15 +157,3 @@ def _usage(used: Mapping[str, object]) -> dict[str, int]:
     }  # fmt: skip
     values = {ours: used.get(theirs) for ours, theirs in names.items()}
     return {key: value for key, value in values.items() if isinstance(value, int)}
-
-
-def _error_kind(text: str) -> str:
-    match = _STATUS.search(text)
-    status = (match[1] or match[2]) if match else ""
-    if status == "402" or "quota" in text.lower():
-        return "budget"
-    return "rate" if status == "429" else ""
-
-
-def _table(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}

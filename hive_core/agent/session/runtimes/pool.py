@@ -7,7 +7,8 @@ import threading
 from typing import Final, Protocol
 
 from hive_core.agent.session.runtimes.builtin import Line
-from hive_core.agent.session.runtimes.cli import CliCommand
+from hive_core.agent.session.runtimes.cli import CliRuntime
+from hive_core.agent.session.runtimes.cli_command import CliCommand
 
 _AT_ONCE: Final = 4  # runtimes that wait; more are ended at once
 
@@ -49,7 +50,7 @@ class RuntimeSource(Protocol):
 class RuntimePool:
     """Starts runtimes, and keeps those that are idle for `idle` seconds."""
 
-    def __init__(self, source: RuntimeSource, idle: float) -> None:
+    def __init__(self, source: RuntimeSource | CliCommand, idle: float) -> None:
         self._source = source
         self._idle = idle
         self._waiting: dict[SessionRuntime, threading.Timer] = {}
@@ -75,6 +76,8 @@ class RuntimePool:
                     runtime.attach(events)
                     return runtime
                 runtime.close()
+        if isinstance(self._source, CliCommand):
+            return CliRuntime(self._source, events)
         return self._source.open(events, wire)
 
     def give_back(self, runtime: SessionRuntime) -> None:

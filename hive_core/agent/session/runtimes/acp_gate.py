@@ -1,0 +1,165 @@
+"""What an ACP agent may do: each use of a tool of its own needs a grant of the daemon.
+
+The agent asks before a use (`session/request_permission`), and the daemon is asked for the grant. A
+use that it did not ask about is judged when it is told to have ended; the turn does not outlive one
+that has no grant. Whatever cannot be judged is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from hive_core.agent import output
+from hive_core.agent.gate import (
+    PATIENCE,
+    GateRequest,
+    ToolUse,
+    requested_tools,
+    return_grants,
+    take_grants,
+)
+from hive_core.agent.task_run import mapping
+from hive_core.errors import HiveError, InvalidArgument, NotAllowed
+
+Fields = Mapping[str, object]
+# Tools of the gate, by the kinds of ACP.
+_KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "execute": ("Bash", "command"), "read": ("Read", "file_path"), "edit": ("Edit", "file_path"),
+    "delete": ("Edit", "file_path"), "move": ("Edit", "file_path"), "search": ("Grep", "path"),
+    "fetch": ("fetch", "url"),
+}  # fmt: skip
+_PATHS: Final = ("file_path", "filePath", "filepath", "path", "abs_path")
+_FILES_MOST: Final = 8
+_OPERATION: Final = re.compile(
+    r"(?:mcp__hive__|mcp\.hive\.|hive[_./:])([a-z_]+)(?:\W.*)?", re.ASCII
+)
+_TEXTS: Final = ("kind", "title")
+_REFUSED: Final[Fields] = {"outcome": {"outcome": "cancelled"}}
+
+
+class AcpGate:
+    """The uses of one turn. `tools`: the kinds of the agent's, none in a last call. Operations of
+    hive need no grant: the daemon judges them when they are called.
+    """
+
+    def __init__(
+        self, socket: str, workspace: Path, task: str, tools: Mapping[str, str],
+        patience: float = PATIENCE,
+    ) -> None:  # fmt: skip
+        self._socket = socket
+        self._patience = patience
+        self._workspace = workspace
+        self._task = task
+        self._tools = tools
+        self._uses: dict[str, dict[str, object]] = {}
+        self._grants: dict[str, list[str]] = {}
+        self._judged: set[str] = set()
+        self.refusals: list[str] = []
+
+    def decide(self, params: Fields) -> Fields:
+        """The answer to a request for permission: the grant of one use, or a refusal."""
+        call, options = mapping(params.get("toolCall")), params.get("options")
+        rows = [mapping(row) for row in options] if isinstance(options, list) else []
+        chosen = {str(row.get("kind")): row.get("optionId") for row in reversed(rows)}
+        try:
+            self._judge(self._merge(call))
+            if "allow_once" not in chosen:
+                raise NotAllowed("cannot allow one use: the agent offers no such answer")
+        except (HiveError, OSError) as error:
+            self.refusals.append(
+                output.sentence(error) if isinstance(error, HiveError) else str(error)
+            )
+            if "reject_once" not in chosen:
+                return _REFUSED
+            return {"outcome": {"outcome": "selected", "optionId": chosen["reject_once"]}}
+        return {"outcome": {"outcome": "selected", "optionId": chosen["allow_once"]}}
+
+    def note(self, update: Fields) -> Fields:
+        """Take news of a use; all that is known of it. NotAllowed: it ended without a grant."""
+        use = self._merge(update)
+        name, status = str(use["toolCallId"]), update.get("status")
+        if status == "completed" and name not in self._judged and use.get("kind") in _KINDS:
+            self._judge(use)
+        if status in ("completed", "failed"):
+            self._return(name, "ok" if status == "completed" else "failed")
+        return use
+
+    def close(self) -> None:
+        """Return the grants of uses whose end was not told."""
+        for name in list(self._grants):
+            self._return(name, "failed")
+
+    def _merge(self, news: Fields) -> Fields:
+        use = self._uses.setdefault(str(news.get("toolCallId") or ""), {"toolCallId": ""})
+        values = {**mapping(use.get("rawInput")), **mapping(news.get("rawInput"))}
+        use |= {key: value for key in _TEXTS if (value := news.get(key))}
+        if news.get("locations"):
+            use["locations"] = news["locations"]
+        use |= {"toolCallId": str(news.get("toolCallId") or ""), "rawInput": values}
+        use["_meta"] = mapping(news.get("_meta")) or use.get("_meta")
+        return use
+
+    def _judge(self, use: Fields) -> None:
+        name = str(use["toolCallId"])
+        if name in self._judged:
+            raise NotAllowed("cannot allow the same use twice")
+        self._judged.add(name)
+        needed = self._requests(use)
+        if needed:
+            self._grants[name] = take_grants(self._socket, needed, self._task, self._patience)
+
+    def _requests(self, use: Fields) -> list[GateRequest]:
+        """What a use needs; InvalidArgument where it is none of ours."""
+        if not use["toolCallId"]:
+            raise InvalidArgument("a use of a tool has no id", field="toolCallId")
+        if not self._tools:
+            raise NotAllowed("cannot use a tool: the turn is to end with a report")
+        if self._tools.get(called_operation(use)) == "operation":
+            return []
+        kind = str(use.get("kind") or "other")
+        if kind not in _KINDS:
+            raise InvalidArgument(f"hive has no tool {str(use.get('title'))[:64]!r}", field="kind")
+        tool, key = _KINDS[kind]
+        uses = [ToolUse(str(use["toolCallId"]), tool, {key: row}) for row in _arguments(kind, use)]
+        return [row for tool_use in uses for row in requested_tools(tool_use, self._workspace)]
+
+    def _return(self, name: str, status: str) -> None:
+        grants = self._grants.pop(name, None)
+        if grants:
+            return_grants(self._socket, grants, status)
+
+
+def called_operation(use: Fields) -> str:
+    """The operation of hive that a use calls; empty: none."""
+    named = mapping(mapping(use.get("_meta")).get("claudeCode")).get("toolName")
+    if use.get("kind") in _KINDS and not named:
+        return ""
+    match = _OPERATION.fullmatch(str(named or use.get("title") or ""))
+    return match[1] if match else ""
+
+
+def _arguments(kind: str, use: Fields) -> Sequence[object]:
+    """The command or the files that a use is about."""
+    values = mapping(use.get("rawInput"))
+    if kind == "execute":
+        command = values.get("command")
+        text = " ".join(map(str, command)) if isinstance(command, list) else command
+        if not text:
+            raise InvalidArgument("the agent names no command", field="command")
+        return [text]
+    if kind == "fetch":
+        return [values.get("url")]
+    rows = use.get("locations")
+    places = [mapping(row).get("path") for row in rows] if isinstance(rows, list) else []
+    places += [values[key] for key in _PATHS if values.get(key)]
+    names = list(dict.fromkeys(str(place) for place in places if place))
+    if kind == "search":
+        return names[:1] or ["."]
+    if not 0 < len(names) <= _FILES_MOST:
+        raise InvalidArgument(
+            f"a use names {len(names)} files; it may name 1 to {_FILES_MOST}", field="locations"
+        )
+    return names

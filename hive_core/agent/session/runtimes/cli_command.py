@@ -1,0 +1,177 @@
+"""How the CLI of an agent is started: its program, its user, its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hive_core.agent.session.runtimes.builtin import RuntimeCommand, RuntimeGone
+from hive_core.agent.session.runtimes.cli_dialect import (
+    AcpDialect,
+    CliPlace,
+    CliTurn,
+    ProcessDialect,
+)
+from hive_core.agent.session.runtimes.forwarder import ModelForwarder
+
+_PROMPTS: Final = "hive_core.runtime.prompts"
+_RENDER: Final = 60.0
+_STDERR: Final = 4096
+_MERCY: Final = 5.0
+
+
+@dataclass(slots=True)
+class CliCommand:
+    """How the CLI of this agent is started, and what it shares between turns."""
+
+    dialect: ProcessDialect | AcpDialect
+    place: CliPlace
+    runtime: RuntimeCommand
+    forwarder: ModelForwarder
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def program(self) -> Path:
+        return self.place.folder / "bin" / self.dialect.name
+
+    def check(self) -> None:
+        """Raise WrongPython where the CLI is not there."""
+        self.dialect.check(self.program)
+
+    def close(self) -> None:
+        self.forwarder.close()
+
+    def render_system(self, context: Mapping[str, object]) -> str:
+        """The system prompt of a new conversation, as the runtime of sessions renders it."""
+        try:
+            done = subprocess.run(
+                self.runtime.words(_PROMPTS), input=json.dumps(context).encode(errors="replace"),
+                capture_output=True, timeout=_RENDER, check=False, cwd="/",
+                env=self.runtime.variables,
+                **self._user,  # type: ignore[call-overload]  # mypy does not unpack several types
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            raise RuntimeGone(f"cannot render the prompt: {error}") from None
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            raise RuntimeGone(f"cannot render the prompt: {lines[-1] if lines else 'no reason'}")
+        return str(done.stdout.decode(errors="replace"))
+
+    def key(self, words: Sequence[str], turn: CliTurn) -> str:
+        """What must be the same for a process to take another turn."""
+        turn.url = self.forwarder.url
+        environment = {**self._variables(turn), **self.dialect.environment(turn, self.place)}
+        return json.dumps([words, environment], sort_keys=True)
+
+    def start(self, words: Sequence[str], turn: CliTurn, key: str) -> CliProcess:
+        """Start a process for this turn, and for those after it that have the same key."""
+        self.place.make()
+        self.forwarder.start()
+        letter = LetterFile()
+        environment = {
+            **self._variables(turn), "HIVE_MESSAGE_FILE": str(letter.path),
+            **self.dialect.environment(turn, self.place),
+        }  # fmt: skip
+        letter.write(turn.letter)
+        try:
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                [*words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                cwd=self.place.workspace, env=environment, start_new_session=True,
+                **self._user,  # type: ignore[call-overload]
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            letter.remove()
+            raise RuntimeGone(f"cannot start {self.dialect.name}: {error}") from None
+        return CliProcess(process, key, letter)
+
+    @property
+    def _user(self) -> Mapping[str, object]:
+        uid = self.place.uid
+        return {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+
+    def _variables(self, turn: CliTurn) -> Mapping[str, str]:
+        place = self.place
+        return {
+            **self.environment, "HOME": str(place.home), "HIVE_SOCKET": place.socket,
+            "HIVE_WORKSPACE": str(place.workspace), "HIVE_TASK": turn.task,
+            "NO_PROXY": "127.0.0.1,localhost",
+        }  # fmt: skip
+
+
+class LetterFile:
+    """The id of the letter that a process works on; its user reads it and cannot change it."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="hive-letter-"))
+        self._folder.chmod(0o755)
+        self.path = self._folder / "id"
+
+    def write(self, letter: str) -> None:
+        new = self._folder / "new"
+        new.write_text(letter, encoding="utf-8")
+        new.chmod(0o644)
+        new.replace(self.path)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class CliProcess:
+    """A process of a CLI. `key`: what a turn must have to be run by it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], key: str, letter: LetterFile) -> None:
+        self.popen = process
+        self.key = key
+        self.letter = letter
+        self._errors = ErrorTail(process)
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self.popen.poll() is None
+
+    def kill(self) -> None:
+        """Kill it and all that it started in its group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+
+    def end(self) -> str:
+        """Kill it, and wait for it; the last line of its errors."""
+        self.kill()
+        self.popen.wait()
+        self.letter.remove()
+        return self._errors.close()
+
+
+class ErrorTail:
+    """Reads the errors of a process to their end, and keeps the last of them."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._tail = b""
+        self._thread = threading.Thread(target=self._read, name="cli errors", daemon=True)
+        self._thread.start()
+
+    def close(self) -> str:
+        """The last line."""
+        self._thread.join(_MERCY)
+        lines = self._tail.decode(errors="replace").strip().splitlines()
+        return lines[-1][:500] if lines else ""
+
+    def _read(self) -> None:
+        stream = self._process.stderr
+        while stream is not None and (data := stream.read1(_STDERR)):  # type: ignore[attr-defined]
+            self._tail = (self._tail + data)[-_STDERR:]

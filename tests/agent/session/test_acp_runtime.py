@@ -1,0 +1,206 @@
+"""A session whose model is run by an agent of the Agent Client Protocol.
+
+The agent is a stand-in; tests/clis has real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.cli_host import CliHost, cli_host
+from fixtures.world import fields
+
+from hive_core.agent.session.runtimes.acp_custom import AcpSettings
+from hive_core.agent.session.runtimes.acp_gate import AcpGate
+from hive_core.agent.session.runtimes.cli_dialect import CliPlace, CliTurn
+from hive_core.agent.session.runtimes.opencode import OpencodeDialect
+from hive_core.errors import InvalidArgument
+
+FAKE = Path(__file__).parents[2] / "fixtures/fake_acp.py"
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path) -> Iterator[CliHost]:
+    program = tmp_path / "agent"
+    shutil.copy(FAKE, program)
+    program.chmod(0o755)
+    config = tmp_path / "config"
+    config.mkdir()
+    settings = f'[acp]\ncommand = "{program} --acp"\nenvironment = {{ MINE = "yes" }}\n'
+    (config / "agent.toml").write_text(settings)
+    with cli_host(tmp_path, "acp", tmp_path) as host:
+        host.environment["HIVE_CONFIG"] = str(config)
+        yield host
+
+
+def calls(host: CliHost, method: str = "session/prompt") -> list[dict[str, Any]]:
+    file = host.state / "home/calls"
+    rows = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+    return [row for row in rows if row["method"] == method]
+
+
+def prompt_text(row: Mapping[str, Any]) -> str:
+    return str(row["params"]["prompt"][0]["text"])
+
+
+def test_each_letter_is_a_prompt_of_one_process_with_the_operations_of_hive(host: CliHost) -> None:
+    host.begin()
+    host.send("who are you?")
+    assert host.until(host.replies) == ["well"]
+    host.send("and now?")
+    host.until_count(host.replies, 2)
+    first, second = calls(host)
+    assert first["pid"] == second["pid"]
+    assert first["params"]["sessionId"] == second["params"]["sessionId"]
+    assert prompt_text(first).startswith("<instructions>")
+    assert "<instructions>" not in prompt_text(second)
+    (hello,) = calls(host, "initialize")
+    assert hello["params"]["clientCapabilities"]["fs"] == {
+        "readTextFile": False, "writeTextFile": False,
+    }  # fmt: skip
+    (opened,) = calls(host, "session/new")
+    (server,) = opened["params"]["mcpServers"]
+    assert (server["name"], server["args"][-1]) == ("hive", "mcp")
+    environment = opened["environment"]
+    assert (environment["MINE"], environment["OPENAI_API_KEY"]) == ("yes", "hive")
+    assert environment["OPENAI_BASE_URL"] == f"http://127.0.0.1:{host.port}/v1"
+
+
+def test_each_use_has_a_grant_for_as_long_as_it_runs(host: CliHost) -> None:
+    host.begin()
+    host.send("run it")
+    assert host.until(host.replies) == ["well"]
+    (event,) = host.events("use_tool")
+    assert fields(event)["argument"] == "ls -l"
+    (event,) = host.events("end_tool")
+    assert fields(event)["status"] == "ok"
+    assert (host.workspace / "ran").read_text() == "ran\n"
+
+
+def test_until_its_plan_is_approved_a_use_is_rejected_and_the_agent_is_told_why(
+    host: CliHost,
+) -> None:
+    host.assign("run it, with a plan", plan_required=True)
+    host.begin()
+    host.until(lambda: len(calls(host)) >= 2)
+    assert not (host.workspace / "ran").exists()
+    assert "hive refused" in prompt_text(calls(host)[1])
+    assert "plan" in prompt_text(calls(host)[1])
+
+
+def test_a_use_without_a_question_is_judged_too_and_ends_the_agent_when_refused(
+    host: CliHost,
+) -> None:
+    host.begin()
+    host.send("sneak")
+    assert host.until(host.replies) == ["well"]
+    assert len(host.events("use_tool")) == 1
+    host.assign("sneak, with a plan", plan_required=True)
+    (issue,) = host.until(
+        lambda: [row for row in host.world.mail("lead") if row["kind"] == "escalation"]
+    )
+    assert "acp used a tool without asking" in str(issue["body"])
+
+
+def test_a_killed_turn_goes_on_in_the_same_conversation_and_says_so(host: CliHost) -> None:
+    host.begin()
+    host.send("hang around")
+    host.until(lambda: calls(host))
+    os.kill(calls(host)[0]["pid"], signal.SIGKILL)
+    assert host.until(host.replies) == ["well"]
+    (loaded,) = calls(host, "session/load")
+    first, second = calls(host)
+    assert loaded["params"]["sessionId"] == first["params"]["sessionId"]
+    assert second["params"]["sessionId"] == first["params"]["sessionId"]
+    assert prompt_text(second).startswith("<reminder>\nYou were interrupted")
+    assert "hang around" in prompt_text(second)
+
+
+def test_urgent_mail_interrupts_and_a_used_up_budget_leads_to_one_call_without_tools(
+    host: CliHost,
+) -> None:
+    host.begin()
+    host.send("hang")
+    host.until(lambda: calls(host))
+    host.send("now!", "operator", priority=0)
+    assert host.until(host.replies) == ["well"]
+    assert calls(host, "session/cancel")
+    task = host.assign("a budget that is small")
+    host.until(lambda: host.task(task)["state"] == "done")
+    assert "last call" in prompt_text(calls(host)[-1])
+    assert calls(host, "session/load")[-1]["params"]["mcpServers"] == []
+
+
+def test_settings_that_are_wrong_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    assert AcpSettings.read(file) == AcpSettings()
+    for text in ("acp = 1", "[acp]\ncommand = [1]", "[acp]\nother = 1", "[acp", "[acp]\ncommand=1"):
+        file.write_text(text)
+        with pytest.raises(InvalidArgument):
+            AcpSettings.read(file)
+
+
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [
+        ({"kind": "fetch", "rawInput": {"url": "http://x"}}, "fetch"),
+        ({"kind": "edit", "locations": [{"path": "/etc/passwd"}]}, "workspace"),
+        ({"kind": "edit"}, "0 files"),
+        ({"kind": "read", "locations": [{"path": str(row)} for row in range(9)]}, "9 files"),
+        ({"kind": "execute"}, "no command"),
+        ({"kind": "other", "title": "task"}, "no tool"),
+        ({"kind": "execute", "title": "hive_send", "rawInput": {}}, "no command"),
+        ({"kind": "other", "title": "hive_stop"}, "no tool"),
+        ({"title": "x"}, "no tool"),
+        ({"toolCallId": "", "kind": "execute", "rawInput": {"command": "ls"}}, "no id"),
+        ({"kind": "execute", "rawInput": {"command": "ls"}}, "cannot"),  # no daemon
+    ],
+)
+def test_what_cannot_be_judged_is_rejected(
+    tmp_path: Path, use: dict[str, object], reason: str
+) -> None:
+    gate = AcpGate(str(tmp_path / "none"), tmp_path, "", {"send": "operation"}, 0.1)
+    options = [{"optionId": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
+    call = {"toolCallId": "a", **use}
+    answer = gate.decide({"toolCall": call, "options": options})
+    assert answer == {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+    assert reason in gate.refusals[0]
+    assert gate.decide({"toolCall": call})["outcome"] == {"outcome": "cancelled"}
+
+
+def test_an_operation_of_hive_needs_no_grant_but_the_answer_for_one_use(tmp_path: Path) -> None:
+    gate = AcpGate("/nowhere", tmp_path, "", {"send": "operation"})
+    use = {"toolCallId": "a", "kind": "other", "title": "hive_send"}
+    once = [{"optionId": "1", "kind": "allow_once"}, {"optionId": "2", "kind": "allow_always"}]
+    answer = gate.decide({"toolCall": use, "options": once})
+    assert answer["outcome"] == {"outcome": "selected", "optionId": "1"}
+    answer = gate.decide({"toolCall": {**use, "toolCallId": "b"}, "options": once[1:]})
+    assert answer["outcome"] == {"outcome": "cancelled"}
+
+
+def test_opencode_asks_before_each_use_and_reads_no_settings_of_the_agent(tmp_path: Path) -> None:
+    place = CliPlace(["hive-agent"], "/b.sock", tmp_path, tmp_path, None)
+    tools = {"bash": "execution", "edit": "execution", "send": "operation"}
+    turn = CliTurn("S", "hi", "SYSTEM", "fake", tools=tools, task="T", max_output=5, context=9)
+    environment = OpencodeDialect().environment(turn, place)
+    settings = json.loads(environment["OPENCODE_CONFIG_CONTENT"])
+    asked = {"*": "deny", "hive_*": "allow", "bash": "ask", "edit": "ask"}
+    for permission in (
+        settings["permission"], settings["agent"]["hive"]["permission"],
+        json.loads(environment["OPENCODE_PERMISSION"]),
+    ):  # fmt: skip
+        assert permission == {**asked, "external_directory": "ask"}
+    assert settings["agent"]["hive"]["prompt"] == "SYSTEM"
+    provider = settings["provider"]["hive"]
+    assert provider["options"]["headers"] == {"x-hive-task": "T"}
+    assert environment["XDG_CONFIG_HOME"] == environment["OPENCODE_TEST_HOME"] == "/nonexistent"
+    turn.locked = True
+    locked = json.loads(OpencodeDialect().environment(turn, place)["OPENCODE_PERMISSION"])
+    assert "ask" not in (locked.get("bash"), locked.get("edit"))
