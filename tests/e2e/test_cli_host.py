@@ -36,6 +36,7 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     assert "systemd-journal" in fresh.run("id", "-nG", "hive").stdout
     socket = fresh.run("stat", "-c", "%G %a", "/run/hive/operator.sock").stdout
     assert socket == "hive-operator 660\n"
+    assert_logins_are_for_their_services(fresh)
     assert_git_enters_clones_only(fresh)
     assert (fresh.run("hive", "doctor").returncode, has_documents(fresh)) == (0, True)
 
@@ -55,7 +56,10 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     assert units(fresh) == ""
     for path in ("/var/lib/hive/meta", "/etc/hive", "/run/hive"):
         assert fresh.run("test", "-e", path, check=False).returncode == 1, path
-    for account in (("passwd", "hive"), ("group", "hive"), ("group", "hive-operator")):
+    for account in (
+        ("passwd", "hive"), ("passwd", "hive-web"), ("group", "hive"), ("group", "hive-operator"),
+        ("group", "hive-login"), ("group", "hive-proxy"),
+    ):  # fmt: skip
         assert fresh.run("getent", *account, check=False).returncode == 2
 
 
@@ -82,6 +86,21 @@ def has_documents(host: HiveHost) -> bool:
     statuses = {host.run("test", "-s", path, check=False).returncode for path in paths}
     assert len(statuses) == 1
     return statuses == {0}
+
+
+def assert_logins_are_for_their_services(host: HiveHost) -> None:
+    """Only hive-web and its like reach login.sock, and nothing is theirs without a credential."""
+    path = "/run/hive/login.sock"
+    assert host.run("stat", "-c", "%U:%G %a", path).stdout == "hive:hive-login 660\n"
+    secret = host.hive("web", "login").strip().partition("#")[2]
+    web = ("setpriv", "--reuid=hive-web", "--regid=hive-web", "--init-groups")
+    call = ("hive", "--socket", path, "call")
+    bare = host.run(*web, *call, "list_agents", check=False)
+    assert (bare.returncode, "the connection has no login" in bare.stderr) == (5, True)
+    opened = host.run(*web, *call, "open_login", f"credential={secret}").stdout
+    assert '"account": "operator"' in opened
+    assert host.run(*call, "open_login", "credential=link_x", check=False).returncode == 69  # root
+    assert "operator" in host.hive("web", "logins")
 
 
 def assert_git_enters_clones_only(fresh: HiveHost) -> None:

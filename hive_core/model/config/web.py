@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -17,15 +17,11 @@ Origin = Annotated[
 class WebSettings(Value):
     """The dashboard and its HTTP API."""
 
-    enable: bool = Field(default=True, description="Whether `hive setup` starts hive-web.")
     origins: tuple[Origin, ...] = Field(
         ("http://localhost:4483",), min_length=1,
         description="Web addresses under which browsers reach hive-web. A passkey belongs to the"
         " host of one; links have the last.",
     )  # fmt: skip
-    proxy_scope: Literal["", "viewer", "operator"] = Field(
-        "", description="The scope of logins that a proxy has authenticated; empty: there are none."
-    )
 
 
 def host_of(origin: str) -> str:
