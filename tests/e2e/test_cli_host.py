@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
@@ -97,9 +99,9 @@ def assert_logins_are_for_their_services(host: HiveHost) -> None:
     call = ("hive", "--socket", path, "call")
     bare = host.run(*web, *call, "list_agents", check=False)
     assert (bare.returncode, "the connection has no login" in bare.stderr) == (5, True)
-    opened = host.run(*web, *call, "open_login", f"credential={secret}").stdout
-    assert '"account": "operator"' in opened
-    assert host.run(*call, "open_login", "credential=link_x", check=False).returncode == 69  # root
+    opened = host.run(*web, *call, "open_login", json.dumps({"credential": secret})).stdout
+    assert json.loads(opened)["account"] == "operator"
+    assert host.run(*call, "list_agents", check=False).returncode == 69  # root is no such service
     assert "operator" in host.hive("web", "logins")
 
 

@@ -48,7 +48,7 @@ def test_what_a_viewer_may_call_writes_nothing() -> None:
     assert not [operation.name for operation in viewer if operation.mutates or operation.writes]
 
 
-def test_before_a_login_nothing_else_is_served(world: World) -> None:
+def test_attack_56_before_a_login_nothing_else_is_served(world: World) -> None:
     client = LoginClient(world)
     for operation in ("list_agents", "todo", "list_logins", "whoami", "close_login", "recv"):
         error = client.refusal(operation)

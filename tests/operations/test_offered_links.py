@@ -30,7 +30,7 @@ def test_no_link_can_ever_do_what_takes_a_confirmation() -> None:
 
 
 @pytest.mark.parametrize("operation", ["approve", "approve_plan", "destroy", "send", "spawn"])
-def test_a_link_that_says_yes_is_not_made(world: World, operation: str) -> None:
+def test_attack_57_a_link_that_says_yes_is_not_made(world: World, operation: str) -> None:
     with pytest.raises(InvalidParameter):
         offer(world, operation, id=waits(world), commit=ONE[:8])
 

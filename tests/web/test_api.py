@@ -81,7 +81,7 @@ def test_errors_have_the_status_of_their_kind(harness: BrokerHarness, tmp_path: 
     run_api(harness, tmp_path, main)
 
 
-def test_a_cookie_is_no_token(harness: BrokerHarness, tmp_path: Path) -> None:
+def test_attack_56_a_cookie_is_no_token(harness: BrokerHarness, tmp_path: Path) -> None:
     async def main(host: ApiHost) -> None:
         cookie = f"__Host-hive={host.new_token('viewer')}"
         assert (await host.ask("POST", "/api/v1/list_agents", cookie=cookie)).status == 401
