@@ -235,9 +235,11 @@ def test_attack_59_following_the_docs_runs_no_program_of_a_compromised_hived(
         "BACKUP": "$place/backup", "$clones": "$place/clones", "/writer": "/alice",
         "origin/refused/COMMIT": "origin/main",
     }  # fmt: skip
-    said = {
-        page.name: as_(host, who, EDITOR + "set -x\n" + git_script(page, words)) for page in pages()
-    }
+    said = dict[str, str]()
+    for page in pages():
+        if page.name == "deploy-and-roll-back.md":  # shows what another page has approved
+            host.until(lambda: state(host, id_) == "deployed", "it is not deployed", 60)
+        said[page.name] = as_(host, who, EDITOR + "set -x\n" + git_script(page, words))
     assert ran(host) == [], said
     assert state(host, id_) in ("approved", "building", "deploying", "watching", "deployed"), said
     assert "change" in said["deploy-and-roll-back.md"], said
