@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hive_core.broker.authorize import judge, refusal
 from hive_core.broker.call import Call, Outcome
-from hive_core.broker.operation import REGISTRY
+from hive_core.broker.operation import REGISTRY, Operation, Params
 from hive_core.errors import InvalidArgument, NotFound
 from hive_core.model.wire.record import OPERATOR
 
@@ -23,6 +23,14 @@ def call_as(call: Call, party: str, operation: str, params: Mapping[str, object]
 
     Raises what the party would be told. The caller records on whose behalf it acted.
     """
+    their_call, declared, parsed = authorize_as(call, party, operation, params)
+    return declared.handler(their_call, parsed)
+
+
+def authorize_as(
+    call: Call, party: str, operation: str, params: Mapping[str, object]
+) -> tuple[Call, Operation, Params]:
+    """The call of this party that may run the operation now, and the parsed parameters."""
     name = OPERATOR if party == OPERATOR else call.hive.name(party)
     if name is None:
         raise NotFound("the agent that requested this was destroyed")
@@ -37,4 +45,4 @@ def call_as(call: Call, party: str, operation: str, params: Mapping[str, object]
     target, decision = judge(their_call, declared, parsed, in_phase=False)
     if not decision.allowed:
         raise refusal(declared, parsed, target, decision)
-    return declared.handler(their_call, parsed)
+    return their_call, declared, parsed

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core import varlink
+from hive_core.doors.journal import ReportJournal
 from hive_core.errors import HIVE, BadFrame, Busy, Internal, StorageFull, Unreachable, from_wire
 from hive_core.varlink import FrameReader, Message
 
@@ -133,10 +134,14 @@ class DaemonLink:
 
 @dataclass(slots=True)
 class DaemonReports:
-    """Calls of one method, by key, each repeated until hived has answered it."""
+    """Calls of one method, by key, each repeated until hived has answered it.
+
+    The journal keeps them for the next process.
+    """
 
     link: DaemonLink
     method: str
+    journal: ReportJournal = field(default_factory=ReportJournal)
     _reports: dict[str, Message] = field(default_factory=dict)
     _refused: list[str] = field(default_factory=list)
     _drained: asyncio.Event = field(default_factory=asyncio.Event)
@@ -145,12 +150,18 @@ class DaemonReports:
         """How many reports hived has not answered yet."""
         return len(self._reports)
 
+    def start(self) -> None:
+        """Take over what an earlier process could not send."""
+        self._reports = {**self.journal.start(), **self._reports}
+
     def add(self, key: str, parameters: Message) -> None:
         """Tell hived now, or when it is there again."""
+        self.journal.keep(key, parameters)
         if len(self._reports) >= _REPORTS_MOST:
             oldest = next(iter(self._reports))
             log.error("Cannot keep the report %s %s: too many wait", self.method, oldest)
             del self._reports[oldest]
+            self.journal.drop(oldest)
         self._reports[key] = parameters
         self._send(key)
 
@@ -189,5 +200,6 @@ class DaemonReports:
         if error is not None:
             log.error("hived refused the report %s %s: %s", self.method, key, error)
         self._reports.pop(key, None)
+        self.journal.drop(key)
         if not self._reports:
             self._drained.set()

@@ -1,7 +1,8 @@
 """Reserve, note and settle calls at hived.
 
 What a call used is not lost while hived is away: settlements are repeated under their reservation
-until hived has answered.
+until hived has answered, by the next process too. What a provider has counted is in the journal
+before the end of its answer is passed on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.doors.control import DaemonLink, DaemonReports
+from hive_core.doors.journal import ReportJournal
 from hive_core.errors import (
     HiveError,
     InvalidArgument,
@@ -61,10 +63,14 @@ class Settlement:
 class Accounts:
     """`run` keeps the connection to hived; the other methods may be called at any time."""
 
-    def __init__(self, path: Path, note_every: float = NOTE_EVERY, patience: float = 3.0) -> None:
+    def __init__(
+        self, path: Path, note_every: float = NOTE_EVERY, patience: float = 3.0,
+        journal: Path | None = None,
+    ) -> None:  # fmt: skip
         self.note_every = note_every
         self._link = DaemonLink(path, patience, self._send_all, self._return_late)
-        self._settlements = DaemonReports(self._link, "SettleModel")
+        self._journal = ReportJournal(journal)
+        self._settlements = DaemonReports(self._link, "SettleModel", self._journal)
         self._open: dict[str, Callable[[], int]] = {}
 
     @property
@@ -77,6 +83,7 @@ class Accounts:
         return len(self._settlements)
 
     async def run(self) -> None:
+        self._settlements.start()
         await self._link.run()
 
     def _send_all(self) -> None:
@@ -116,6 +123,10 @@ class Accounts:
     def track(self, reservation: str, tokens_out: Callable[[], int]) -> None:
         """Note this call from time to time until it is settled."""
         self._open[reservation] = tokens_out
+
+    def note_counted(self, settlement: Settlement) -> None:
+        """Keep what a provider has counted, should this process end before it settles the call."""
+        self._journal.keep(settlement.reservation, settlement.parameters)
 
     def settle(self, settlement: Settlement) -> None:
         """Tell hived what a call used, now or when it is there again."""

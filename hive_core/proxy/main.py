@@ -57,6 +57,7 @@ class ProxyOptions:
     hand: Path = Path("/run/hive/hand-model.sock")
     operator: Path = Path("/run/hive-model/operator.sock")
     small: Path = Path("/run/hive-small/small.sock")
+    journal: Path = Path("/var/lib/hive-model/unsettled")
     retries: Sequence[float] = RETRIES
     note_every: float = NOTE_EVERY
     patience: float = 3.0
@@ -127,7 +128,7 @@ def build(options: ProxyOptions) -> HiveModel:
     """The program, not started. InvalidArgument: a fault in models.toml or in a file it names."""
     config = load_config(options.models, options.keys)
     providers = Providers(Upstream(), options.small)
-    accounts = Accounts(options.control, options.note_every, options.patience)
+    accounts = Accounts(options.control, options.note_every, options.patience, options.journal)
     services = CallServices(accounts, CallLimits(), providers, options.retries)
     app = ModelApp(services, config)
     state = ServerState()
@@ -184,6 +185,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
         ("hand", "SOCKET", "where hived hands over the sockets of agents"),
         ("operator", "SOCKET", "socket for `hive model test`"),
         ("small", "SOCKET", "socket of the embedded model"),
+        ("journal", "FILE", "settlements that hived has not answered yet"),
     ):
         default = getattr(defaults, name)
         parser.add_argument(f"--{name}", type=Path, default=default, metavar=metavar,

@@ -93,8 +93,13 @@ class AnswerMeter(ABC):
     def out_so_far(self) -> int:
         return max(self.tokens_out or 0, estimate_tokens(self.out_bytes))
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether the answer is whole, and the provider has said what it used."""
+        return self.tokens_in is not None and self.tokens_out is not None and self.is_complete
+
     def usage(self) -> TokenUsage:
-        is_known = self.tokens_in is not None and self.tokens_out is not None and self.is_complete
+        is_known = self.is_counted
         tokens_in = estimate_tokens(self.request_size) if self.tokens_in is None else self.tokens_in
         tokens_out = (
             self.tokens_out if is_known and self.tokens_out is not None else self.out_so_far

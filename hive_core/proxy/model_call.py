@@ -12,7 +12,7 @@ from typing import Final
 
 from hive_core.doors.packets import AgentDoor
 from hive_core.proxy.accounts import Accounts, Reservation, Settlement
-from hive_core.proxy.attempts import RETRIES, TOO_MANY, Attempts, ProviderError
+from hive_core.proxy.attempts import RETRIES, TOO_MANY, Attempts, BegunAnswer, ProviderError
 from hive_core.proxy.body import RequestBody, parse_body
 from hive_core.proxy.client import ClientGone, ClientSide
 from hive_core.proxy.config import ProxyConfig
@@ -76,12 +76,12 @@ class ModelCall:
         if reservation.alias != body.alias:
             targets = self._targets(reservation.alias)
         meter = wire.meter(len(data))
-        outcome = AnswerOutcome(targets[0].alias, meter, prefix)
+        outcome = AnswerOutcome(reservation.id, targets[0].alias, meter, prefix)
         self.services.accounts.track(reservation.id, lambda: meter.out_so_far)
         try:
             await self._exchange(body, targets, outcome, hold)
         finally:
-            self.services.accounts.settle(outcome.settlement(reservation.id, self))
+            self.services.accounts.settle(outcome.settlement(self))
 
     def _targets(self, alias: str) -> list[ModelTarget]:
         """The models that may answer. CallFailed: 404, or 400 for the wrong wire."""
@@ -127,8 +127,8 @@ class ModelCall:
         async def ask(target: ModelTarget) -> UpstreamAnswer:
             return await self.services.providers.open(self.config, target, call)
 
-        limits = self.config.models.limits
-        attempts = Attempts(ask, limits.first_byte, self.services.retries)
+        first_byte = self.config.models.limits.first_byte
+        attempts = Attempts(ask, first_byte, self.services.retries)
         try:
             begun = await attempts.begin(targets)
         except CallFailed as failure:
@@ -140,8 +140,23 @@ class ModelCall:
             return
         outcome.alias = begun.target.alias
         outcome.is_charged = self.route.purpose is Purpose.CALL
-        relay = Relay(self.client, self.route.wire, outcome.meter, limits,
-                      drops_usage and not body.includes_usage, hold)  # fmt: skip
+        drops_usage = drops_usage and not body.includes_usage
+        await self._pass_on(begun, outcome, hold, drops_usage=drops_usage)
+
+    async def _pass_on(
+        self, begun: BegunAnswer, outcome: AnswerOutcome, hold: Callable[[int], None], *,
+        drops_usage: bool,
+    ) -> None:  # fmt: skip
+        """Pass the answer on; what it used is kept before its end is passed on."""
+
+        def note_counted() -> None:
+            outcome.first_at = relay.first_at
+            self.services.accounts.note_counted(outcome.settlement(self))
+
+        relay = Relay(
+            self.client, self.route.wire, outcome.meter, self.config.models.limits, drops_usage,
+            hold, note_counted,
+        )  # fmt: skip
         try:
             outcome.status = "broken"
             outcome.status = await relay.run(begun)
@@ -162,6 +177,7 @@ class ModelCall:
 class AnswerOutcome:
     """What is settled: by default that the client left before an answer began."""
 
+    reservation: str
     alias: str
     meter: AnswerMeter
     prefix: str
@@ -169,11 +185,11 @@ class AnswerOutcome:
     is_charged: bool = False
     first_at: float | None = None
 
-    def settlement(self, reservation: str, call: ModelCall) -> Settlement:
+    def settlement(self, call: ModelCall) -> Settlement:
         usage = self.meter.usage() if self.is_charged else TokenUsage()
         first_at = call.began if self.first_at is None else self.first_at
         return Settlement(
-            reservation, self.status, self.alias, usage.tokens_in, usage.tokens_out,
+            self.reservation, self.status, self.alias, usage.tokens_in, usage.tokens_out,
             usage.cache_read, usage.cache_write, call.config.prices.cost(self.alias, usage),
             round(1000 * (first_at - call.began)), round(1000 * (monotonic() - call.began)),
             self.prefix, usage.estimated,

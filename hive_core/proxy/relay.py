@@ -37,8 +37,10 @@ class Relay:
     limits: ModelLimits
     drops_usage: bool  # whether the client did not ask for the event of usage
     hold: Callable[[int], None]  # counts what of an answer is in memory; CallFailed: too much is
+    counted: Callable[[], None]  # called when the provider has said all that the call used
     first_at: float | None = field(default=None, init=False)
     _is_sending: bool = field(default=False, init=False)
+    _was_counted: bool = field(default=False, init=False)
 
     async def run(self, begun: BegunAnswer) -> str:
         """Pass the answer on; its status for the settlement. CallFailed: nothing was passed on."""
@@ -56,6 +58,7 @@ class Relay:
                 parts.append(chunk)
         data = b"".join(parts)
         self.meter.read_answer(parse_object(data))
+        self._note_counted()
         status = begun.answer.status
         await self.client.reply(status, client_headers(begun.answer.headers), data)
         return "done"
@@ -103,10 +106,17 @@ class Relay:
             raise provider_fault("the provider stopped in the middle of its answer") from error
 
     async def _pass_on(self, events: list[bytes]) -> None:
-        if data := b"".join(self._events(events)):
+        data = b"".join(self._events(events))
+        self._note_counted()
+        if data:
             self._is_sending = True
             await self.client.send(data)
             self._is_sending = False
+
+    def _note_counted(self) -> None:
+        if self.meter.is_counted and not self._was_counted:
+            self._was_counted = True
+            self.counted()
 
     def _events(self, events: list[bytes]) -> Iterator[bytes]:
         """Read events, and return those that the client gets."""

@@ -258,6 +258,26 @@ def test_a_flood_of_requests_is_refused_and_does_not_fill_the_log(tmp_path: Path
     run_egress(tmp_path, main)
 
 
+def test_refusals_beyond_the_rate_are_counted_and_displace_no_connection(tmp_path: Path) -> None:
+    async def main(host: EgressHost) -> None:
+        most = host.world.settings.limits.refusals_kept
+        uuid, ledger = host.world.uuid(AGENT), host.world.ledger
+        while ledger.egress_refusals.take(uuid, host.world.clock.now()) == 0:
+            pass  # a program that was refused all the time
+        for _ in range(3):
+            assert (await host.refusal("www.example.com:443"))[0] == 403
+        assert host.events() == []
+        _, (_, writer) = await host.tunnel("www.example.org:443")
+        writer.close()
+        assert (await host.event())["allowed"]
+        host.world.clock.advance(60 / most)
+        assert (await host.refusal("www.example.com:443"))[0] == 403
+        event = await host.event(1)
+        assert (event["allowed"], event["not_kept"]) == (False, 3)
+
+    run_egress(tmp_path, main)
+
+
 @pytest.mark.parametrize(("limits", "status"), [
     ({"idle": 1}, "idle"), ({"longest": 1}, "longest"), ({"bytes": 1 << 20}, "bytes"),
 ])  # fmt: skip

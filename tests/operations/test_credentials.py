@@ -69,6 +69,24 @@ def test_an_expired_credential_is_asked_about_once_and_a_new_value_answers(made:
     assert report(made)["question"] != first["question"]
 
 
+def test_a_new_value_keeps_what_is_not_named(made: World) -> None:
+    """The question about an expired credential says `hive secret set NAME KEY`, and no more."""
+    put(made, **LABEL)
+    put(made)
+    assert {key: credentials(made)[0][key] for key in LABEL} == LABEL
+    put(made, alias="home", tools=[])
+    (row,) = credentials(made)
+    assert {key: row[key] for key in LABEL} == {**LABEL, "alias": "home", "tools": []}
+    put(made, provider="", identity="")
+    (row,) = credentials(made)
+    assert {key: row[key] for key in LABEL} == {
+        "provider": "", "alias": "home", "identity": "", "tools": [],
+    }  # fmt: skip
+    made.call(OPERATOR, "remove_secret", agent="ann", key="token")
+    put(made)
+    assert credentials(made)[0]["alias"] == ""
+
+
 def test_a_task_waits_for_the_credential_that_it_needs(made: World) -> None:
     put(made)
     task = str(made.call("lead", "assign_task", agent="ann", description="push")["task"])

@@ -3,84 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import product
 
 import pytest
-from fixtures.machines import end_machine, start_machines
-from fixtures.world import Reply, World, fields, rows, texts, world
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from fixtures.phases import (
+    CALLERS,
+    EDI,
+    OPERATIONS,
+    RUN,
+    STA,
+    ask,
+    letters,
+    move_to,
+    moves,
+    phase,
+    queen_world,
+    refusal,
+)
+from fixtures.world import World, fields, rows, texts
 
-from hive_core.errors import HiveError, InvalidArgument, NotAllowed
+from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.ledger.phases.storage import PhaseState
 from hive_core.model.agents.phase import QueenPhase, phase_edge
-
-IND, STA, RUN, EDI = QueenPhase
-LONG = "Read the whole news of today and write down what is about bees, with sources."
-OPERATIONS: dict[str, tuple[QueenPhase, dict[str, object]]] = {
-    "open_colony": (STA, {"colony": "wu"}), "run_agent_with_input": (RUN, {"task": LONG}),
-    "stop_worker": (STA, {}), "switch_to_reviewing": (EDI, {}), "close_colony": (IND, {}),
-}  # fmt: skip
-CALLERS = ("root", "wu", "lead", "queen", "operator")
-PATHS: dict[QueenPhase, list[tuple[str, str]]] = {
-    IND: [], STA: [("operator", "open_colony")],
-    RUN: [("operator", "open_colony"), ("queen", "run_agent_with_input")],
-    EDI: [("operator", "open_colony"), ("queen", "run_agent_with_input"),
-        ("queen", "switch_to_reviewing")],
-}  # fmt: skip
-
-
-@contextmanager
-def queen_world() -> Iterator[World]:
-    """A queen with a worker `wu` below her, which is stopped."""
-    with world(None, "root/lead:lead") as it:
-        it.call(
-            "operator", "spawn", name="queen", role="daemon", profile="queen", runtime="builtin"
-        )
-        it.call("queen", "spawn", name="wu", role="worker", title="Reader", parallel=9)
-        it.call("queen", "stop", agent="wu")
-        yield it
 
 
 @pytest.fixture(name="hive")
 def _hive() -> Iterator[World]:
     with queen_world() as it:
         yield it
-
-
-def ask(hive: World, caller: str, operation: str, **more: object) -> Reply:
-    parameters = {**OPERATIONS[operation][1], **more}
-    if caller == "operator":
-        parameters["agent"] = "queen"
-    return hive.call(caller, operation, **parameters)
-
-
-def refusal(hive: World, caller: str, operation: str) -> str:
-    try:
-        ask(hive, caller, operation)
-    except HiveError as error:
-        return error.reason
-    return ""
-
-
-def move_to(hive: World, phase: QueenPhase) -> None:
-    for caller, operation in PATHS[phase]:
-        ask(hive, caller, operation)
-
-
-def phase(hive: World) -> str:
-    return str(hive.call("queen", "get_phase")["phase"])
-
-
-def letters(hive: World) -> list[Reply]:
-    return [row for row in hive.mail("queen") if row["kind"] == "phase"]
-
-
-def moves(hive: World) -> list[tuple[object, ...]]:
-    """What the log has of moves: from, to, cause."""
-    rows_ = [fields(row) for row in hive.events() if row["kind"] == "phase"]
-    return [(row["from"], row["to"], row["cause"]) for row in rows_]
 
 
 # Edge x caller.
@@ -202,119 +152,6 @@ def test_what_the_daemon_goes_on_with_was_judged_when_it_began(hive: World) -> N
     (batch,) = rows(hive.call("operator", "list_batches", agent="queen")["batches"])
     assert batch["state"] == "running"
     assert any(name.startswith("w-") for name in hive.hive.specs), "a worker in its place"
-
-
-# The end of a run (row Q7).
-
-
-def begin(hive: World, count: int) -> list[str]:
-    ask(hive, "operator", "open_colony")
-    tasks = [str(ask(hive, "queen", "run_agent_with_input")["task"]) for _ in range(count)]
-    start_machines(hive, "wu")
-    for task in tasks:
-        hive.call("wu", "begin_task", task=task)
-    return tasks
-
-
-def end(hive: World, task: str, how: str) -> None:
-    if how == "crash":
-        end_machine(hive, "wu", 137)
-        return
-    hive.call("wu", "finish_task", task=task, status=how, summary=f"it was {how}")
-
-
-def check_end(hive: World, tasks: list[str]) -> None:
-    """The queen is in editing, was moved there once, and was told the outcome once."""
-    assert phase(hive) == "editing"
-    assert moves(hive).count(("running", "editing", "system")) == 1
-    (letter,) = [row for row in letters(hive) if "editing" in str(row["body"]).splitlines()[0]]
-    assert all(task in str(letter["body"]) for task in tasks)
-    assert hive.call("queen", "get_phase")["work"] == []
-
-
-@pytest.mark.parametrize("how", ["success", "partial", "failed", "crash"])
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_the_last_end_of_a_run_moves_the_queen_once(how: str, count: int) -> None:
-    """Q7: success, failure, crash, N tasks."""
-    with queen_world() as hive:
-        tasks = begin(hive, count)
-        for task in tasks:
-            assert phase(hive) == "running"
-            if how != "crash" or task == tasks[-1]:
-                end(hive, task, how)
-        check_end(hive, tasks)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.data())
-def test_a_run_ends_once_in_whatever_order_its_work_ends(data: st.DataObject) -> None:
-    """Q7: tasks and a batch, each ended in some way, in any order."""
-    ways = data.draw(st.lists(st.sampled_from(["success", "failed", "cancel"]), max_size=4))
-    with queen_world() as hive:
-        tasks = begin(hive, len(ways) + 1)
-        batch = str(hive.call("queen", "run_parallel_workers", tasks=[{"task": "x"}])["batch"])
-        work = data.draw(
-            st.permutations([*zip(tasks, [*ways, "success"], strict=True), (batch, "")])
-        )
-        for id_, how in work:
-            assert phase(hive) == "running"
-            match how:
-                case "cancel":
-                    hive.call("operator", "cancel_task", task=id_)
-                    hive.call("wu", "finish_task", task=id_, status="failed", summary="")
-                case "":
-                    (row,) = rows(hive.call("operator", "get_batch", batch=batch)["reports"])
-                    worker = str(row["worker"])
-                    hive.call(worker, "finish_task", task=row["task"], status="success", summary="")
-                    hive.advance(3)
-                case _:
-                    end(hive, id_, how)
-        check_end(hive, [*tasks, batch])
-
-
-def test_an_end_after_the_queen_moved_on_changes_nothing(hive: World) -> None:
-    (task,) = begin(hive, 1)
-    ask(hive, "queen", "switch_to_reviewing")
-    end(hive, task, "success")
-    assert phase(hive) == "editing"
-    assert moves(hive)[-1] == ("running", "editing", "queen")
-    assert len(letters(hive)) == 1
-
-
-def test_a_stop_ends_tasks_and_triggers_and_does_not_review(hive: World) -> None:
-    """Q40."""
-    tasks = begin(hive, 2)
-    hive.call(
-        "queen", "set_trigger", agent="wu", name="daily", when={"every": 3600.0},
-        action={"kind": "message", "text": "again"},
-    )  # fmt: skip
-    reply = ask(hive, "queen", "stop_worker")
-    assert sorted(texts(reply["tasks"])) == sorted(tasks)
-    assert len(texts(reply["triggers"])) == 1
-    for task in tasks:
-        hive.call("wu", "finish_task", task=task, status="partial", summary="half")
-    assert phase(hive) == "staging"
-    assert ("running", "editing", "system") not in moves(hive)
-
-
-def test_a_run_starts_the_worker_and_warns_about_a_short_task(hive: World) -> None:
-    """Q19."""
-    move_to(hive, STA)
-    reply = ask(hive, "queen", "run_agent_with_input", task="Read.")
-    assert "5 characters" in texts(reply["warnings"])[0]
-    assert hive.seen.state(hive.uuid("wu")) == "running"
-    task = hive.call("queen", "get_task", task=str(reply["task"]))["task"]
-    assert isinstance(task, dict)
-    assert (task["agent"], task["assigner"]) == ("wu", "queen")
-    assert ask(hive, "operator", "run_agent_with_input")["warnings"] == []
-
-
-def test_a_refused_run_leaves_everything_as_it_was(hive: World) -> None:
-    move_to(hive, STA)
-    hive.call("operator", "move", agent="wu", parent="lead")
-    assert hive.fault("queen", "run_agent_with_input", task=LONG) == "Conflict"
-    assert phase(hive) == "staging"
-    assert rows(hive.call("operator", "list_tasks")["tasks"]) == []
 
 
 # The colony.

@@ -76,7 +76,7 @@ async def together(made: World, folder: Path) -> AsyncIterator[Together]:
     program = build(ProxyOptions(
         folder / "models.toml", folder / "keys", paths.model_control_socket,
         paths.hand_model_socket, folder / "operator.sock", folder / "small.sock",
-        note_every=0.05, patience=5.0,
+        folder / "unsettled", note_every=0.05, patience=5.0,
     ))  # fmt: skip
     program.start()
     try:

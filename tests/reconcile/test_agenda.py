@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from fixtures.observed import Seen
 from fixtures.seeds import empty_ledger
-from fixtures.world import Seen
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result

@@ -18,6 +18,9 @@ TASK, STOP, BUDGET, DEFINITION = "task", "task_stop", "budget", "definition"
 TRIGGER: Final = "trigger"
 ANSWER: Final = "answer"
 PHASE, SKILL, SEGMENT = "phase", "skill", "segment"
+INJECTED: Final = "inject"
+# They may inject messages. Of these the daemon itself writes the source: the task.
+_ABOVE: Final = frozenset({"operator", "parent", "ancestor"})
 _BELOW: Final = frozenset({"daemon", "child", "descendant"})
 _HEAD: Final = re.compile(r"^(attempt|context): (.*)$", re.MULTILINE)
 
@@ -54,7 +57,7 @@ def route(message: object) -> RoutedLetter:
     """Judge one message as `recv` gives it. Only the daemon's own letters are about tasks."""
     row = message if isinstance(message, dict) else {}
     letter = ReceivedLetter.of(row)
-    task = task_of(letter)
+    task = task_of(letter) or _injected_task(letter)
     if letter.relation == "daemon":
         routed = _daemon_letter(row, letter, task)
         if routed is not None:
@@ -67,6 +70,11 @@ def route(message: object) -> RoutedLetter:
         record={**record, "phase": True} if moves else record,
         urgent=moves or row.get("priority") == 0, wakes=_may_wake(row, letter),
     )  # fmt: skip
+
+
+def _injected_task(letter: ReceivedLetter) -> str:
+    """The task that a message into running work is for; empty for other mail."""
+    return letter.source if letter.kind == INJECTED and letter.relation in _ABOVE else ""
 
 
 def _may_wake(row: dict[str, object], letter: ReceivedLetter) -> bool:

@@ -58,9 +58,9 @@ def _complete_key(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 @click.argument("key", shell_complete=_complete_key)
 @click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="File with the value, which is stored unchanged.")  # fmt: skip
-@click.option("--provider", default="", help="Service that accepts it, such as github.")
-@click.option("--alias", default="", help="Short name of the account, such as work.")
-@click.option("--identity", default="", help="The account itself, such as bot@example.org.")
+@click.option("--provider", help="Service that accepts it, such as github.")
+@click.option("--alias", help="Short name of the account, such as work.")
+@click.option("--identity", help="The account itself, such as bot@example.org.")
 @click.option("--tool", "tools", multiple=True, help="Tool that uses it (repeatable).")
 @click.pass_obj
 def set_(
@@ -70,16 +70,18 @@ def set_(
     key: str,
     file: Path | None,
     tools: tuple[str, ...],
-    **label: str,
+    **label: str | None,
 ) -> None:
     """Set the secret KEY of NAME; the value is read from standard input.
 
     On a terminal the command asks for the value without an echo. A pipe is read to its end, without
     the final newline. The agent reads the secret in /run/hive/credentials/KEY. Its model is shown
-    the provider, the alias, the identity and the tools, and never the value.
+    the provider, the alias, the identity and the tools, and never the value. Of a new value those
+    that are not named stay; '' removes one, and --tool '' all tools.
     """
     value = _value(key, file)
-    reply = session.change("set_secret", agent=name, key=key, value=value, tools=[*tools], **label)
+    changed = {"tools": [tool for tool in tools if tool]} if tools else {}
+    reply = session.change("set_secret", agent=name, key=key, value=value, **changed, **label)
     if not reply.get("readable"):
         say(f"{name} cannot read it yet; grant it with `hive cap grant {name} secret:{key}`")
 

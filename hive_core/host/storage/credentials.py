@@ -18,9 +18,9 @@ from typing import Final
 
 from hive_core.host.storage.secrets import SecretStore
 from hive_core.host.storage.views import refusal
+from hive_core.model.agents.credential import secret_keys
 
 FOLDER: Final = "credentials"
-_WORD: Final = "secret:"
 _SPARE: Final = ".new"
 _ACL: Final = "system.posix_acl_access"
 # From include/uapi/linux/posix_acl_xattr.h: version 2, then tag, rights and id of each entry.
@@ -48,11 +48,7 @@ class Credentials:
 
     def show(self, uuid: str, run: Path, capabilities: Iterable[str]) -> None:
         """Show the secrets that the agent has a capability for; remove the others."""
-        held = {
-            capability.removeprefix(_WORD)
-            for capability in capabilities
-            if capability.startswith(_WORD)
-        }
+        held = secret_keys(capabilities)
         base = self._base(uuid)
         wanted = held.intersection(self._vault.keys(uuid)) if base is not None else set[str]()
         folder = run / FOLDER

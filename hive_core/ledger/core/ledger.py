@@ -6,6 +6,7 @@ savepoint in it. COMMIT returns when the disk has the data. Each noun has a smal
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -128,7 +129,7 @@ class Savepoint:
 class Ledger:
     """Open it with `Ledger.open`; every change happens inside `transaction()`."""
 
-    def __init__(  # noqa: PLR0915 - a line for each noun
+    def __init__(
         self, connection: Connection, limits: HostLimits, step: Callable[[str], None]
     ) -> None:
         self.connection = connection
@@ -136,14 +137,30 @@ class Ledger:
         self._transaction = Transaction(self)
         self._savepoint = Savepoint(self)
         self.stored = StorageUse(connection)
-        self.messages = Messages(connection, limits, self.stored)
-        self.runs = RunStore(connection)
         self.events = AuditLog(connection, limits)
-        self.jobs = JobTable(connection)
+        self._create_agent_stores(connection)
+        self._create_change_stores(connection)
+        self._create_work_stores(connection, limits)
+        self._create_login_stores(connection)
+        self.history = HistoryTrimmer(connection, self.stored)
+        self._create_memory(limits)
+
+    def _create_agent_stores(self, connection: Connection) -> None:
+        """What an agent is and has."""
         self.keys = Keys(connection)
         self.ranges = UidRanges(connection)
         self.archives = Archives(connection)
         self.quarantines = QuarantineStore(connection)
+        self.lives = LifeStore(connection)
+        self.phases = PhaseStore(connection)
+        self.colonies = ColonyStore(connection)
+        self.subagents = SubAgentStore(connection)
+        self.credentials = CredentialStore(connection)
+
+    def _create_change_stores(self, connection: Connection) -> None:
+        """What runs, and what is to be changed on the host."""
+        self.runs = RunStore(connection)
+        self.jobs = JobTable(connection)
         self.starts = StartFailureStore(connection)
         self.revocations = Revocations(connection)
         self.shifts = Shifts(connection)
@@ -152,8 +169,11 @@ class Ledger:
         self.rollouts = RolloutStore(connection)
         self.deploys = DeployStore(connection)
         self.hellos = CheckInStore(connection)
-        self.lives = LifeStore(connection)
         self.marks = Markers(connection)
+
+    def _create_work_stores(self, connection: Connection, limits: HostLimits) -> None:
+        """What agents do, and what it costs."""
+        self.messages = Messages(connection, limits, self.stored)
         self.tasks = TaskStore(connection)
         self.plans = PlanStore(connection)
         self.questions = QuestionStore(connection)
@@ -164,28 +184,32 @@ class Ledger:
         self.budgets = BudgetStore(connection, self.events)
         self.tools = ToolStore(connection)
         self.turns = TurnStore(connection)
-        self.phases = PhaseStore(connection)
-        self.colonies = ColonyStore(connection)
-        self.credentials = CredentialStore(connection)
+        self.models = ModelCallStore(connection)
+
+    def _create_login_stores(self, connection: Connection) -> None:
+        """Who may act as the operator."""
         self.accounts = AccountStore(connection)
         self.logins = LoginStore(connection)
         self.confirmations = ConfirmationStore(connection)
         self.offered_links = OfferedLinkStore(connection)
-        self.models = ModelCallStore(connection)
-        self.subagents = SubAgentStore(connection)
-        self.history = HistoryTrimmer(connection, self.stored)
-        self._create_memory(limits)
 
     def _create_memory(self, limits: HostLimits) -> None:
         """What is in memory only; a restart forgets it."""
         self.live = LiveTurns()
         self.live_rate = TokenBuckets(LIVE_RATE, LIVE_BURST)
         self.reports = TokenBuckets(REPORT_RATE, REPORT_BURST)
+        self.egress_refusals = TokenBuckets(limits.refusals_kept / 60, limits.refusals_kept)
+        self.unrecorded_egress = Counter[str]()  # refusals of each agent since the last event
         self.sends = TokenBuckets(limits.send_rate, limits.send_burst)
         self.changes = TokenBuckets(limits.change_rate, limits.change_burst)
         self.commits = TokenBuckets(limits.commit_rate, limits.commit_burst)
         self.openings = TokenBuckets(OPENINGS_A_MINUTE / 60, OPENINGS_A_MINUTE)
         self.codes = TokenBuckets(CODES / CODES_SECONDS, CODES)
+        # A batch that is run again must not be charged twice.
+        self._charged = (
+            self.sends, self.reports, self.changes, self.commits, self.openings, self.codes,
+            self.egress_refusals,
+        )  # fmt: skip
 
     @classmethod
     def open(
@@ -272,21 +296,12 @@ class Ledger:
             self.roll_back()
             raise
         self._step("committed")
-        self.sends.commit()
-        self.reports.commit()
-        self.changes.commit()
-        self.commits.commit()
-        self.openings.commit()
-        self.codes.commit()
+        for buckets in self._charged:
+            buckets.commit()
 
     def roll_back(self) -> None:
-        # A batch that is run again must not be charged twice.
-        self.sends.roll_back()
-        self.reports.roll_back()
-        self.changes.roll_back()
-        self.commits.roll_back()
-        self.openings.roll_back()
-        self.codes.roll_back()
+        for buckets in self._charged:
+            buckets.roll_back()
         self.connection.roll_back()
 
     def back_up(self, path: Path) -> None:

@@ -20,6 +20,25 @@ class CredentialLabel:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelChange:
+    """What the operator says of a new value. None: as before."""
+
+    provider: str | None = None
+    alias: str | None = None
+    identity: str | None = None
+    tools: tuple[str, ...] | None = None
+
+    def apply(self, label: CredentialLabel) -> CredentialLabel:
+        """The label with what was said."""
+        return CredentialLabel(
+            label.provider if self.provider is None else self.provider,
+            label.alias if self.alias is None else self.alias,
+            label.identity if self.identity is None else self.identity,
+            label.tools if self.tools is None else self.tools,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ExpiredReport:
     """What an agent reported of a credential that its provider refuses.
 

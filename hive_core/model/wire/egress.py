@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -27,6 +28,7 @@ _PORT_MOST: Final = 65_535
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _SHOWN: Final = 80
 _WILDCARD: Final = "*."
+_RULES_KEPT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ def parse_rule(text: str) -> EgressRule:
     return EgressRule(name, port, below)
 
 
+# Each connection is judged by rules that change seldom: each is parsed once.
+_parsed: Final = lru_cache(maxsize=_RULES_KEPT)(parse_rule)
+
+
 def canonical_rule(text: str) -> str:
     """The rule as it is kept. ValueError says what is wrong with it."""
     return str(parse_rule(text))
@@ -96,7 +102,7 @@ def parse_target(text: str) -> EgressTarget:
 
 def allowing_rule(target: EgressTarget, rules: Iterable[str]) -> str | None:
     """The first of these rules that allows the target."""
-    return next((rule for rule in rules if parse_rule(rule).allows(target)), None)
+    return next((rule for rule in rules if _parsed(rule).allows(target)), None)
 
 
 def network_profile(capabilities: Iterable[str]) -> str | None:

@@ -47,8 +47,8 @@ class Relation(StrEnum):
 class Message:
     """One message. `sender` and `recipient` are UUID texts, or `operator` or `daemon`.
 
-    `source`: what caused a wake, in the words of the agent that woke itself. `hops`: how many
-    messages of agents it follows from.
+    `source`: what caused a wake, in the words of the agent that woke itself, or the task that an
+    injected message is for. `hops`: how many messages of agents it follows from.
     """
 
     id: str

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, operation
 from hive_core.errors import LimitReached
-from hive_core.model.agents.credential import CredentialLabel, StoredCredential
+from hive_core.model.agents.credential import LabelChange, StoredCredential
 from hive_core.operations.credentials.renewal import forget_credential, renew_credential
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
@@ -47,14 +47,19 @@ class SetSecretParams(Confidential):
     value: Annotated[SecretStr, AfterValidator(_check_value)] = Field(
         description="The secret: text, stored as UTF-8."
     )
-    provider: LabelText = Field(
-        "", description="Service that accepts the secret, such as `github`."
+    provider: LabelText | None = Field(
+        None, description="Service that accepts the secret, such as `github`; absent: as before."
     )
-    alias: LabelText = Field("", description="Short name of the account, such as `work`.")
-    identity: LabelText = Field("", description="The account itself, such as `bot@example.org`.")
-    tools: list[LabelText] = Field(
-        [], max_length=32, description="Tools that use it, by their names in the agent's toolset."
+    alias: LabelText | None = Field(
+        None, description="Short name of the account, such as `work`; absent: as before."
     )
+    identity: LabelText | None = Field(
+        None, description="The account itself, such as `bot@example.org`; absent: as before."
+    )
+    tools: list[LabelText] | None = Field(
+        None, max_length=32,
+        description="Tools that use it, by their names in the agent's toolset; absent: as before.",
+    )  # fmt: skip
 
 
 class RemoveSecretParams(Mutation):
@@ -88,7 +93,8 @@ def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
 
     The agent reads it in /run/hive/credentials/KEY when it holds the capability `secret:KEY`, and
     finds a new value there without a restart. `provider`, `alias`, `identity` and `tools` are shown
-    to its model; a new value replaces them too. A question about the expired value is answered.
+    to its model; of a new value those that are absent stay. A question about the expired value is
+    answered.
     """
     spec = call.hive.spec(params.agent)
     keys = call.vault.keys(spec.id)
@@ -96,8 +102,7 @@ def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
         raise LimitReached(f"cannot set a secret of {params.agent}: limit ({MOST}) reached")
     call.vault.put(spec.id, params.key, params.value.get_secret_value().encode())
     call.notify(f"secret:{spec.id}")
-    label = CredentialLabel(params.provider, params.alias, params.identity, tuple(params.tools))
-    renew_credential(call, spec.id, params.key, label)
+    renew_credential(call, spec.id, params.key, _changed_label(params))
     return Record(_secret(call, params.agent, params.key), fields={"key": params.key})
 
 
@@ -118,6 +123,11 @@ def list_secrets(call: Call, params: ListSecretsParams) -> Secrets:
     """List the keys of an agent's secrets; values are never returned."""
     keys = call.vault.keys(call.hive.spec(params.agent).id)
     return Secrets(secrets=[_secret(call, params.agent, key) for key in keys])
+
+
+def _changed_label(params: SetSecretParams) -> LabelChange:
+    tools = None if params.tools is None else tuple(params.tools)
+    return LabelChange(params.provider, params.alias, params.identity, tools)
 
 
 def _secret(call: Call, agent: str, key: str) -> Secret:

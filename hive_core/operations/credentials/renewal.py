@@ -6,7 +6,7 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.ledger.questions.storage import QuestionEnd
-from hive_core.model.agents.credential import CredentialLabel
+from hive_core.model.agents.credential import LabelChange, StoredCredential
 from hive_core.operations.notices import send_notice
 from hive_core.operations.questions.transitions import end_question
 
@@ -14,11 +14,11 @@ from hive_core.operations.questions.transitions import end_question
 CREDENTIALS: Final = "credentials"
 
 
-def renew_credential(call: Call, agent: str, key: str, label: CredentialLabel) -> None:
+def renew_credential(call: Call, agent: str, key: str, change: LabelChange) -> None:
     """Store the label of a new value, answer the question about the old one, tell the session."""
-    known = call.ledger.credentials.of_agent(agent).get(key)
-    call.ledger.credentials.set_label(agent, key, label)
-    expired = known.expired if known is not None else None
+    known = call.ledger.credentials.of_agent(agent).get(key) or StoredCredential(key)
+    call.ledger.credentials.set_label(agent, key, change.apply(known.label))
+    expired = known.expired
     question = call.ledger.questions.get(expired.question) if expired is not None else None
     if question is not None and question.open:
         keep_until = call.now + call.settings.talk.kept

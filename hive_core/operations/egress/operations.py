@@ -83,23 +83,20 @@ def open_egress(
         allowed=decision.allowed, rule=decision.rule, reason=decision.reason, idle=limits.idle,
         longest=limits.longest, bytes=limits.bytes,
     )  # fmt: skip
-    if decision.allowed:
+    fields = {"sub": params.sub, "host": target.host, "port": target.port, "status": REFUSED}
+    if decision.allowed or not _log(call, params.agent, decision, fields):
         return result
-    _log(
-        call, params.agent, decision,
-        {"sub": params.sub, "host": target.host, "port": target.port, "status": REFUSED},
-    )  # fmt: skip
     return Record(result)
 
 
 @operation(action="connect", allow=EGRESS)
-def close_egress(call: Call, params: CloseEgressParams) -> Record[EgressRecorded]:
+def close_egress(call: Call, params: CloseEgressParams) -> Record[EgressRecorded] | EgressRecorded:
     """Record one connection of an agent, at its end, as an event of kind `egress`."""
     fields = params.model_dump(exclude={"agent", "rule", "reason"})
     was_allowed = params.status != REFUSED
     decision = EgressDecision(allowed=was_allowed, rule=params.rule, reason=params.reason)
-    _log(call, params.agent, decision, fields)
-    return Record(EgressRecorded(connection=params.connection))
+    recorded = EgressRecorded(connection=params.connection)
+    return Record(recorded) if _log(call, params.agent, decision, fields) else recorded
 
 
 def _target(host: str, port: int) -> EgressTarget:
@@ -119,7 +116,17 @@ def _decide(call: Call, uuid: str, target: EgressTarget) -> EgressDecision:
     return decide_egress(name, call.hive.spec(name), call.settings.egress.allow, target)
 
 
-def _log(call: Call, uuid: str, decision: EgressDecision, fields: Mapping[str, object]) -> None:
+def _log(call: Call, uuid: str, decision: EgressDecision, fields: Mapping[str, object]) -> bool:
+    """Record a connection, or a refusal up to the rate of the agent; whether it is recorded.
+
+    A program that is refused all day must not displace the connections that were made.
+    """
+    dropped = call.ledger.unrecorded_egress
+    if not decision.allowed:
+        if call.ledger.egress_refusals.take(uuid, call.now) > 0:
+            dropped[uuid] += 1
+            return False
+        fields = {**fields, "not_kept": dropped.pop(uuid, 0)}
     shown = {"caller_name": call.hive.name(uuid) or "", **fields}
     call.ledger.events.append(
         AuditEntry(
@@ -129,3 +136,4 @@ def _log(call: Call, uuid: str, decision: EgressDecision, fields: Mapping[str, o
         )
     )  # fmt: skip
     call.notify("events")
+    return True

@@ -56,7 +56,9 @@ class Letter(Result):
     sent_at: float = Field(description="Seconds since 1970.")
     attempt: int = Field(description="How often it was delivered, this time included.")
     source: str | None = Field(
-        None, description="For a wake: its cause, as the agent itself named it."
+        None,
+        description="For a wake: its cause, as the agent itself named it. For a message of"
+        " `inject_message`: the task.",
     )
     wait_id: str | None = Field(None, description="Id of the wait of the recipient that it ended.")
     hops: int = Field(

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.delegation import call_as
+from hive_core.broker.delegation import authorize_as
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.machine import State
@@ -15,7 +15,7 @@ from hive_core.model.work.task import Task
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.approvals.views import is_above
 from hive_core.operations.fields import Agent
-from hive_core.operations.mail.send import Body, Sent
+from hive_core.operations.mail.send import Body, SendParams, send_letter
 from hive_core.operations.tasks.rules import visible_task
 from hive_core.operations.waits.operations import INJECTED
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -51,7 +51,8 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
     """Send a message to a worker during its work; the result says whether it was delivered.
 
     The worker is a descendant of the caller; the message ends all of its waits. Without a worker or
-    a task it goes to the only worker of the caller's tasks.
+    a task it goes to the only worker of the caller's tasks. A session passes it to the turn of the
+    task.
     """
     task = _task(call, params)
     if task is None or not task.held:
@@ -60,9 +61,10 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
     name = display_name(call, task.assignee)
     head = {"to": name, "kind": INJECTED, "body": params.body}
     thread = {"thread": task.request.thread} if task.request.thread else {}
-    sent = call_as(call, call.uuid, "send", {**head, **thread})
-    if not isinstance(sent, Record) or not isinstance(sent.result, Sent):
-        raise TypeError("the record of a sent message")
+    own, _, letter = authorize_as(call, call.uuid, "send", {**head, **thread})
+    if not isinstance(letter, SendParams):
+        raise TypeError("the parameters of a message")
+    sent = send_letter(own, letter, source=task.id)
     where = DELIVERED if call.states.state(task.assignee) in _UP else QUEUED
     injected = Injected(result=where, worker=name, task=task.id, message=sent.result.id)
     fields = {"task": task.id, "message": sent.result.id, "result": where}

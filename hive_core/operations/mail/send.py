@@ -11,7 +11,7 @@ from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.mail.letters import COPY, NewMessage
 from hive_core.model.agents.subagent import address, split_address
-from hive_core.model.wire.record import OPERATOR, Message, Relation
+from hive_core.model.wire.record import OPERATOR, Relation
 from hive_core.operations.budgets.spending import charge_message
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.mail.hops import HOPS_MOST, InTurn, hops_of_turn, next_hops
@@ -111,6 +111,11 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     sender of the message that it answers. An agent that does not run receives it when it runs
     again.
     """
+    return send_letter(call, params)
+
+
+def send_letter(call: Call, params: SendParams, source: str | None = None) -> Record[Sent]:
+    """Send what `params` say; `source` is the daemon's word about the cause."""
     recipient = _party_uuid(call, params.to)
     if recipient is None:
         raise InvalidArgument("name the recipient", field="to")
@@ -132,12 +137,12 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     letter = NewMessage(
         sender, name, recipient, params.to, standing, params.body, params.kind,
         urgency(params.priority, standing), params.thread, params.reply_to, params.ttl,
-        params.reply_within, hops=hops,
+        params.reply_within, source, hops,
     )  # fmt: skip
     message = deliver(call, letter)
     if standing is Relation.SIBLING:
         copy_to_parent(call, message)
-    return _sent_record(message)
+    return Record(Sent(id=message.id, thread=message.thread, priority=message.priority))
 
 
 @operation(action="send", allow=SELF)
@@ -152,16 +157,13 @@ def wake(call: Call, params: WakeParams) -> Record[Sent]:
         relation=Relation.SELF, body=params.body, kind="wake", priority=PRIORITY,
         source=params.source, hops=min(hops_of_turn(call, params.in_turn_of) or 0, HOPS_MOST),
     )  # fmt: skip
-    return _sent_record(deliver(call, letter))
+    message = deliver(call, letter)
+    return Record(Sent(id=message.id, thread=message.thread, priority=message.priority))
 
 
 def urgency(wanted: int, standing: Relation) -> int:
     """The priority that mail gets, by the relation of its sender to the recipient."""
     return wanted if wanted >= PRIORITY else max(wanted, _MOST_URGENT.get(standing, PRIORITY))
-
-
-def _sent_record(message: Message) -> Record[Sent]:
-    return Record(Sent(id=message.id, thread=message.thread, priority=message.priority))
 
 
 def _party_uuid(call: Call, name: str) -> str | None:

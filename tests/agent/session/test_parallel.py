@@ -123,6 +123,22 @@ def test_mail_beside_two_tasks_goes_to_main_and_waits_for_room(
     assert "how is it?" not in inputs(host, f"task-{left}") + inputs(host, f"task-{right}")
 
 
+def test_an_injected_message_goes_to_the_turn_of_its_task(
+    host: SessionHost, model: TwoTasks
+) -> None:
+    left, right = begin_both(host, model)
+    call = host.world.call
+    assert call("lead", "inject_message", task=right, body="Only the green ones.")["task"] == right
+    # The same words as a message of any other agent name no task.
+    call("lead", "send", to="worker", kind="inject", body="task: none of both")
+    host.until(lambda: "green ones" in inputs(host, f"task-{right}"))
+    host.until(lambda: "none of both" in inputs(host, "main"))
+    model.let_go()
+    host.until(lambda: is_closed(host, left, right))
+    everywhere = inputs(host, f"task-{left}") + inputs(host, "main")
+    assert "green ones" not in everywhere
+
+
 def test_a_kill_with_two_open_turns_loses_neither(host: SessionHost, model: TwoTasks) -> None:
     model.commands["right"] += "; sleep 600"
     left, right = model.assign("left"), model.assign("right")

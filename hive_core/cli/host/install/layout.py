@@ -40,6 +40,7 @@ KEYS: Final = "/etc/hive/keys"
 # What scripts/install puts beside hive: the embedded model, and what sessions import.
 SMALL: Final = "/usr/local/lib/hive-small"
 RUNTIME: Final = "/usr/local/lib/hive-runtime"
+MODEL_STATE: Final = "/var/lib/hive-model"  # made by its unit
 META: Final = f"{HOME}/meta"
 UNITS: Final = (
     "hive-privd.service", "hived.service", "hive-model.socket", "hive-model.service",

@@ -161,7 +161,9 @@ def remove(machine: HostMachine) -> None:
 
 def purge(machine: HostMachine) -> None:
     """Remove the files of agents and operators, and the accounts."""
-    machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent, Path(layout.PROFILES.path)])
+    stores = (layout.HOME, layout.MODEL_STATE)
+    files = (Path(layout.CONFIG).parent, Path(layout.PROFILES.path))
+    machine.remove([*map(Path, stores), *files])
     for user in layout.USERS:
         machine.account_gone(user, (user,))
     machine.account_gone(layout.USER, layout.GROUPS)
