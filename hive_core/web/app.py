@@ -29,6 +29,7 @@ from hive_core.web import guard
 from hive_core.web.hub import TOPICS
 from hive_core.web.logins import BrowserLogin
 from hive_core.web.pages.confirm import ask_confirmation
+from hive_core.web.pages.link import PREFIX, serve_link
 from hive_core.web.pages.login import begin_passkey_login, log_in, show_login
 from hive_core.web.routes import Handler, find_route
 from hive_core.web.static_files import StaticFiles
@@ -130,8 +131,8 @@ class WebApp:
             return self._static(scope)
         request = await self._request(scope, receive, origin)
         login = await self._login(scope)
-        if login is None or request.path.startswith("/login"):
-            return await self._log_in(scope, request, login)
+        if login is None or request.path.startswith(("/login", PREFIX)):
+            return await self._serve_outside(scope, request, login)
         if request.path == "/live" and request.method == "GET":
             return await self._stream(Visit(self.web, login, request, {}), scope, receive, send)
         return await self._visit(login, request)
@@ -165,16 +166,19 @@ class WebApp:
             self.web.hub.wake()
         return login
 
-    async def _log_in(self, scope: Scope, request: Request, login: BrowserLogin | None) -> Response:
-        match request.method, request.path:
-            case "GET" | "HEAD", "/login":
-                return show_login(self.web, request)
-            case "POST", "/login":
-                return await log_in(self.web, request, login)
-            case "POST", "/login/passkey":
-                return await begin_passkey_login(self.web, request)
-            case _:
-                return _unknown_login(scope, request)
+    async def _serve_outside(
+        self, scope: Scope, request: Request, login: BrowserLogin | None
+    ) -> Response:
+        """What needs no login; else a refusal."""
+        is_post = request.method == "POST"
+        if request.path.startswith(PREFIX):
+            return await serve_link(self.web, request)
+        if request.path == "/login":
+            post = log_in(self.web, request, login) if is_post else None
+            return show_login(self.web, request) if post is None else await post
+        if request.path == "/login/passkey" and is_post:
+            return await begin_passkey_login(self.web, request)
+        return _unknown_login(scope, request)
 
     async def _visit(self, login: BrowserLogin, request: Request) -> Response:
         route = find_route(request.method, request.path)

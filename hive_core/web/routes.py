@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from hive_core.web.pages import agent, attention, audit, confirm, login, tree
+from hive_core.web.pages import agent, attention, audit, confirm, login, tree, work
 from hive_core.web.visit import Fields, Visit, json_response
 
 Handler = Callable[[Visit], Awaitable[Response]]
@@ -38,6 +38,8 @@ _ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/agents/{name}/do/{action}", agent.act),
     ("POST", "/agents/{name}/say", agent.say),
     ("POST", "/agents/{name}/assign", agent.assign),
+    ("GET", "/tasks", work.show_tasks),
+    ("GET", "/cost", work.show_cost),
     ("GET", "/audit", audit.show_audit),
     ("GET", "/audit/why", audit.show_why),
     ("POST", "/confirm", confirm.confirm),

@@ -1,4 +1,4 @@
-"""The dashboard on a host: its socket is there after setup, a link opens it, and it has no rights."""
+"""The dashboard on a host: setup starts its socket, a link opens it, and it has no rights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(json.dumps([before[0], status, again[0], tree[0], other[0], "root" in tree
 # What a process of hive-web gets from login.sock without a credential.
 TAKEN = """
 import json, socket
-for method in ("ListAgents", "GetMetrics", "WatchAgents", "ListEvents", "CreateLoginLink"):
+for method in ("ListAgents", "GetMetrics", "WatchAgents", "ListEvents", "Todo"):
     connection = socket.socket(socket.AF_UNIX)
     connection.connect("/run/hive/login.sock")
     call = {"method": "org.hive.Broker." + method, "parameters": {}}

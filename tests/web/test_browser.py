@@ -17,7 +17,17 @@ from selenium.webdriver.common.virtual_authenticator import VirtualAuthenticator
 
 WIDE, PHONE = 1280, 412
 SCREENS = (("light", WIDE), ("dark", WIDE), ("light", PHONE), ("dark", PHONE))
-PAGES = ("/", "/tree", "/agents/lead/talk", "/agents/lead/mail", "/audit", "/audit/why", "/login")
+PAGES = (
+    "/",
+    "/tree",
+    "/agents/lead/talk",
+    "/agents/lead/mail",
+    "/tasks",
+    "/cost",
+    "/audit",
+    "/audit/why",
+    "/login",
+)
 # What only our templates may have, and never an attribute that acts or styles.
 FOREIGN = """
 const names = new Set("iframe object embed style base math audio video img script".split(" "));

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fixtures.dashboard import FakeBrowser, RunningDashboard
-from fixtures.world import rows
+from fixtures.logins import open_login
+from fixtures.world import World, rows
 
 from hive_core.web.guard import SECURITY_HEADERS
 
@@ -137,3 +138,34 @@ def test_logging_out_ends_the_cookie_at_hived(browser: FakeBrowser, web: Running
 
     assert count() == before - 1
     assert browser.get("/tree").headers["location"] == "/login"
+
+
+def test_tasks_stand_by_what_they_wait_for(browser: FakeBrowser, web: RunningDashboard) -> None:
+    web.door.call("operator", "assign_task", agent="w-10", title="Paint <it>", description="x")
+
+    assert "Paint &lt;it&gt;" in browser.get("/tasks").text
+
+
+def test_cost_is_summed_by_what_the_address_says(browser: FakeBrowser) -> None:
+    for group in ("agent", "model", "task", "day", "nonsense"):
+        assert browser.get(f"/cost?by={group}").status == 200
+
+
+def test_a_link_of_a_notification_asks_before_it_acts(
+    browser: FakeBrowser, web: RunningDashboard
+) -> None:
+    def offer(world: World) -> str:
+        client = open_login(world, "notify", ["notifier"])
+        link = {"operation": "stop", "parameters": {"agent": "w-9"}, "label": "Stop <it>"}
+        return str(client.call("offer_links", links=[link])["links"][0]["url"])
+
+    path = f"/link/{web.door.do(offer).rpartition('/')[2]}"
+    page = web.ask("GET", path)
+    foreign = web.ask("POST", path, origin="http://evil.example")
+    assert "Stop &lt;it&gt;" in page.text
+    assert foreign.status == 403
+
+    assert "Done" in web.ask("POST", path).text
+    assert web.ask("POST", path).status == 403
+    assert web.ask("GET", "/link/no_x").status == 403
+    assert browser.get(path).status == 403

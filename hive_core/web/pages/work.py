@@ -1,0 +1,39 @@
+"""Work and what it costs: all tasks by their state, and usage by agent, model, task or day."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+from hive_core.varlink import Message
+from hive_core.web.visit import Visit
+
+_TASKS: Final = 100
+# The columns of the page, and the states of tasks in each.
+COLUMNS: Final = (
+    ("Queued", ("queued", "waiting", "pending_delegation")),
+    ("Working", ("in_progress", "stopping")),
+    ("Waits for a plan", ("awaiting_plan_approval",)),
+    ("Waits for an answer", ("awaiting_more_information",)), ("Done", ("done", "cancelled")),
+)  # fmt: skip
+GROUPS: Final = ("agent", "model", "task", "day")
+
+
+async def show_tasks(visit: Visit) -> Response:
+    """The newest tasks, by what they wait for."""
+    reply = await visit.read("list_tasks", limit=_TASKS, after=visit.query.get("after"))
+    tasks = reply.get("tasks")
+    rows: list[Message] = tasks if isinstance(tasks, list) else []
+    columns = [
+        (name, [row for row in rows if row.get("state") in states]) for name, states in COLUMNS
+    ]
+    return visit.page("tasks", "Tasks", columns=columns, next=reply.get("next"))
+
+
+async def show_cost(visit: Visit) -> Response:
+    """What was used, and what is left of each budget."""
+    by = visit.query.get("by", "agent")
+    by = by if by in GROUPS else "agent"
+    reply = await visit.read("get_usage", by=by)
+    return visit.page("cost", "Cost", reply=reply, by=by, groups=GROUPS)
