@@ -187,9 +187,7 @@ class Audit:
         self._ledger.events.append(entry)
 
     def _with_drop_count(self, entry: AuditEntry) -> AuditEntry:
-        bucket = self._buckets.get(
-            _connect_key(entry.target) if entry.operation == CONNECT else entry.caller
-        )
+        bucket = self._buckets.get(_bucket_key(entry))
         if bucket is None or not bucket.dropped:
             return entry
         dropped, bucket.dropped = bucket.dropped, 0
@@ -200,6 +198,26 @@ class Audit:
         """Forget a party that was destroyed."""
         self._buckets.pop(party, None)
         self._buckets.pop(_connect_key(party), None)
+
+
+def refused_party(call: Call) -> str:
+    """Whose refusals are counted together: the caller's, or those of one account's logins.
+
+    A service without a login cannot use up what is recorded of the operator's own refusals.
+    """
+    if call.seat is None:
+        return call.uuid
+    return _login_key(call.login.account if call.login is not None else "")
+
+
+def _bucket_key(entry: AuditEntry) -> str:
+    if entry.operation == CONNECT:
+        return _connect_key(entry.target)
+    return _login_key(str(entry.fields["account"])) if "account" in entry.fields else entry.caller
+
+
+def _login_key(account: str) -> str:
+    return f"login {account}"
 
 
 def _connect_key(party: str) -> str:

@@ -9,7 +9,7 @@ from typing import Never
 from uuid import uuid4
 
 from hive_core.broker import idempotency, reply
-from hive_core.broker.audit import REFUSED, Audit, Judgement, call_entry
+from hive_core.broker.audit import REFUSED, Audit, Judgement, call_entry, refused_party
 from hive_core.broker.authorize import judge, refusal
 from hive_core.broker.batch import CallBatch, RetryWithSavepoints, Services
 from hive_core.broker.call import Call, Outcome, Ready
@@ -227,7 +227,7 @@ class Dispatch:
     def _write_refusal(self, case: AuthorizedCall, judgement: Judgement) -> None:
         """Recorded in order where a transaction is open, else after the batch in one of its own."""
         batch, call = case.batch, case.call
-        if not self._audit.admits(call.uuid, call.now):
+        if not self._audit.admits(refused_party(call), call.now):
             return
         refused = call_entry(REFUSED, call, judgement)
         batch.wakes.add(EVENTS)

@@ -176,6 +176,17 @@ def test_an_address_opens_five_logins_a_minute(world: World) -> None:
     assert client.call("open_login", credential=secret, address="198.51.100.2")
 
 
+def test_refusals_without_a_login_leave_room_for_those_of_the_operator(world: World) -> None:
+    client = LoginClient(world)
+    for _ in range(world.settings.limits.refusals_kept + 5):
+        client.refusal("list_agents")
+    assert world.fault(OPERATOR, "close_login") == "NotAllowed"
+    assert last_event(world).operation == "close_login"
+    world.advance(2)
+    client.refusal("list_agents")
+    assert last_event(world).fields["not_kept"] == 5
+
+
 def test_a_repeated_key_gives_a_login_no_result_that_its_scope_does_not_have(world: World) -> None:
     params = {"to": "a", "body": "hello", "idempotency_key": "k1"}
     world.call(OPERATOR, "send", **params)
