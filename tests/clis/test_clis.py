@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from fixtures.cli_host import CliHost, cli_host
 from fixtures.fake_model import ModelAnswer
+from fixtures.session_host import children_of, end_process
 
 pytestmark = pytest.mark.clis
 SECONDS = 40.0
@@ -106,6 +107,44 @@ def test_until_a_plan_is_approved_nothing_is_written_whatever_the_settings_say(
     assert "cannot use bash" in body(host, 2)
 
 
+def test_a_used_up_budget_ends_the_work_with_a_report(host: CliHost, runtime: str) -> None:
+    calls, task = CALLS[runtime], host.assign("Work until the budget ends.")
+    refusal = {"message": "the budget of worker is used up", "type": "insufficient_quota",
+               "code": "insufficient_quota"}  # fmt: skip
+    host.model.script = [
+        ModelAnswer("", [calls.command("a", "echo one > notes.txt")]),
+        ModelAnswer(status=402, headers={"x-should-retry": "false"},
+                    body={"type": "error", "error": refusal}),
+        ModelAnswer("one of two is done"),
+    ]  # fmt: skip
+    host.begin()
+    host.until(lambda: host.task(task)["state"] == "done", SECONDS)
+    result: Any = host.task(task)["result"]
+    assert (result["status"], result["summary"]) == ("partial", "one of two is done")
+    assert len(host.model.bodies) == 3
+    assert host.model.headers[-1].get("x-hive-hand-back") == "1"
+
+
+def test_a_cli_that_is_killed_is_told_so_and_its_calls_to_hive_count_once(
+    host: CliHost, runtime: str
+) -> None:
+    calls = CALLS[runtime]
+    letter: dict[str, object] = {"to": "lead", "body": "on my way"}
+    host.model.script = [
+        ModelAnswer("", [calls.operation("a", "send", letter)]),
+        ModelAnswer("", [calls.command("b", "echo hangs; sleep 300")]),
+        ModelAnswer("back again"),
+    ]
+    host.begin()
+    host.send("begin")
+    host.until(lambda: len(host.events("use_tool")) == 1, SECONDS)
+    (process,) = children_of(host.server.processes[-1].pid, f"{host.clis}/bin")
+    end_process(process)
+    host.until(lambda: "back again" in host.replies(), SECONDS)
+    assert host.replies() == ["on my way", "back again"]
+    assert "You were interrupted" in body(host, -1)
+
+
 def _write_settings(folder: Path) -> None:
     settings = {
         "disableAllHooks": True,
@@ -139,3 +178,39 @@ def test_a_killed_turn_goes_on_in_its_own_conversation(host: CliHost, runtime: s
     host.send("and now?")
     host.until_count(host.replies, 2)
     assert "back again" in body(host, -1)
+
+
+def test_an_agent_of_the_protocol_that_agent_toml_names_works_as_a_runtime(tmp_path: Path) -> None:
+    """It is opencode, as its own users would start it."""
+    clis = Path(os.environ.get("HIVE_TEST_CLIS", "/nowhere")) / "opencode"
+    if not (program := clis / "bin/opencode").exists():
+        pytest.skip(f"opencode is not installed in {clis.parent}")
+    calls = CALLS["opencode"]
+    with cli_host(tmp_path, "acp", clis) as host:
+        provider = {
+            "npm": "@ai-sdk/openai-compatible", "models": {"fake": {"name": "fake"}},
+            "options": {"baseURL": f"http://127.0.0.1:{host.port}/v1", "apiKey": "hive"},
+        }  # fmt: skip
+        settings = {
+            "model": "own/fake", "small_model": "own/fake", "provider": {"own": provider},
+            "enabled_providers": ["own"], "permission": "ask",
+            "agent": {"title": {"disable": True}},
+        }  # fmt: skip
+        config = tmp_path / "config"
+        config.mkdir()
+        environment = f"{{ OPENCODE_CONFIG_CONTENT = {json.dumps(json.dumps(settings))} }}"
+        (config / "agent.toml").write_text(
+            f'[acp]\ncommand = ["{program}", "acp"]\nenvironment = {environment}\n'
+        )
+        host.environment["HIVE_CONFIG"] = str(config)
+        host.model.script = [
+            ModelAnswer("", [calls.command("a", "echo one > notes.txt")]),
+            ModelAnswer("", [calls.operation("b", "send", {"to": "lead", "body": "half"})]),
+            ModelAnswer("all is done"),
+        ]
+        host.begin()
+        host.send("begin")
+        host.until(lambda: len(host.replies()) == 2, SECONDS)
+        assert host.replies() == ["half", "all is done"]
+        assert (host.workspace / "notes.txt").read_text() == "one\n"
+        assert len(host.events("use_tool")) == len(host.events("end_tool")) == 1
