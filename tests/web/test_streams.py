@@ -119,6 +119,17 @@ def test_a_stream_resumes_after_the_last_frame(browser: FakeBrowser) -> None:
     assert "one" in next(event for event in resumed if event["event"] == "tree")["data"]
 
 
+def test_a_stream_goes_on_after_the_daemon_was_away(browser: FakeBrowser) -> None:
+    stream = follow(browser, newest(browser))
+    next(stream)
+
+    browser.web.door.cut_connections()
+    assign(browser, "w-10", "afterwards")
+
+    assert next(event for event in stream if "tree" in event.get("event", ""))
+    assert "afterwards" in browser.get("/tree").text
+
+
 def test_an_unknown_place_is_a_gap(browser: FakeBrowser) -> None:
     for after in ("", "x", "00000000-1", newest(browser) + "99"):
         stream = follow(browser, after)
