@@ -76,7 +76,8 @@ CHANGES = {
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 WRITERS = (
     "agent/artifacts.py", "agent/crash_report.py", "agent/agent_loop.py", "agent/workspace.py",
-    "agent/gate.py", "agent/session/subagents/order.py", "agent/session/subagents/folder.py",
+    "agent/gate.py", "agent/session/memory/budget.py", "agent/session/subagents/order.py",
+    "agent/session/subagents/folder.py",
     "agent/session/runtimes/cli_dialect.py", "agent/session/runtimes/cli_command.py",
     "agent/prompt_context.py", "agent/session/log.py", "agent/session/main.py",
     "proxy/main.py", "doors/journal.py",

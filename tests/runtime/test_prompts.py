@@ -36,7 +36,8 @@ INCLUDE = re.compile(r'include "([^"]+)"')
 # Words in code style that name no tool: attributes, relations, kinds, parameters and values.
 WORDS = frozenset({
     "relation", "from", "operator", "parent", "ancestor", "child", "descendant", "sibling",
-    "allowed", "self", "daemon", "<reminder>", "<session>", "task", "answer", "plan: required",
+    "allowed", "self", "daemon", "<reminder>", "<memory>", "<session>", "task", "answer",
+    "plan: required",
     "success",
     "partial", "failed", "task_stop", "task_report", "credential_expired", "worker", "manager",
     "needs", "plan_required", "tasks", "part_of", "context: keep", "context: clear", "artifacts",

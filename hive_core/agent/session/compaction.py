@@ -48,6 +48,8 @@ class Compactor:
             {"t": "system", "text": state.system,
              **({"phase": state.phase} if state.phase else {})},
             {"t": "compact", "turn": present.number, "rounds": present.rounds, "text": text,
+             **({"notes": state.notes} if state.notes else {}),
+             **({"reflection": state.reflection} if state.reflection else {}),
              **_trigger_fields(present.trigger)},
             # An answer to the calls of the last message is in the summary's view already.
             *({**row, "turn": present.number} for row in present.inputs if row["t"] == "input"),

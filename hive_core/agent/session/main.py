@@ -18,6 +18,7 @@ from hive_core.agent.serve import run_until_stop
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.inspection import COMMANDS, run_inspection
 from hive_core.agent.session.mailbox import Mailbox
+from hive_core.agent.session.memory.settings import MemorySettings
 from hive_core.agent.session.runtimes.acp_custom import AcpSettings, CustomAcpDialect
 from hive_core.agent.session.runtimes.builtin import UID, RuntimeCommand, runtime_folder
 from hive_core.agent.session.runtimes.claude import ClaudeDialect
@@ -100,7 +101,7 @@ def read_services(path: str, state: Path, uid: int, door: int | None = None) -> 
     return SessionServices(
         os.environ.get("HIVE_NAME", ""), path, state / "session",
         ToolPlace(workspace, path, as_user), runtime, settings,
-        forks=ForkServerClient(runtime, settings.idle, shared),
+        memory=MemorySettings.read(file), forks=ForkServerClient(runtime, settings.idle, shared),
         servers=McpServers(runtime, read_server_settings(file), workspace),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.calls import ToolPlace
+from hive_core.agent.session.memory.settings import MemorySettings
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
 from hive_core.agent.session.runtimes.cli_command import CliCommand
 from hive_core.agent.session.runtimes.fork_server import ForkServerClient
@@ -88,6 +89,7 @@ class SessionServices:
     cli: CliCommand | None = None
     forks: ForkServerClient | None = None
     servers: McpServers | None = None
+    memory: MemorySettings = field(default_factory=MemorySettings)
     stop: threading.Event = field(default_factory=threading.Event)
     depth: int = 0
     clone_depth: int = 0

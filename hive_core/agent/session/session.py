@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from hive_core.agent.reconnect import Link
@@ -18,6 +20,7 @@ from hive_core.agent.session.exchange import ModelExchange
 from hive_core.agent.session.guard import TurnGuard
 from hive_core.agent.session.live import LiveText
 from hive_core.agent.session.log import MAIN, conversations, has_log
+from hive_core.agent.session.memory.keeper import MemoryKeeper
 from hive_core.agent.session.parking import Parked, escalate
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.router import RoutedLetter
@@ -42,6 +45,9 @@ class AgentSession:
         self.pool = RuntimePool(
             services.cli or services.forks or services.runtime, services.settings.idle
         )
+        self.memory: MemoryKeeper | None = None
+        if services.memory.enabled:
+            self.memory = MemoryKeeper(services, services.memory, self._side_pool(), self.holding)
         self._open: dict[str, OpenConversation] = {}
         self._users: dict[str, int] = {}
         self._running: dict[str, threading.Thread] = {}
@@ -139,11 +145,15 @@ class AgentSession:
             conversation = self._hold(name)
             for mark in sorted(conversation.state.seen)[-_SEEN_MOST:]:
                 self._note_seen(mark)
+            if self.memory is not None and (name == MAIN or conversation.state.reflection):
+                self.memory.note(name, conversation.state)
             self._release(name)
 
     def close(self) -> None:
         """End all turns where they are; their logs say how they go on."""
         self.services.stop.set()
+        if self.memory is not None:
+            self.memory.close()
         with self._changed:
             threads = list(self._running.values())
             if self.services.servers is not None:
@@ -169,6 +179,23 @@ class AgentSession:
                 self._open[name] = OpenConversation(self.services.folder, name)
             self._users[name] = self._users.get(name, 0) + 1
             return self._open[name]
+
+    @contextmanager
+    def holding(self, name: str) -> Iterator[OpenConversation]:
+        """A conversation, open beside its turns; no turn begins or goes on because of it."""
+        conversation = self._hold(name)
+        try:
+            yield conversation
+        finally:
+            with self._changed:
+                self._users[name] -= 1
+                self._close_idle(name)
+
+    def _side_pool(self) -> RuntimePool:
+        """The runtimes for questions beside the conversations: those of a CLI cannot take them."""
+        if self.services.cli is None:
+            return self.pool
+        return RuntimePool(self.services.forks or self.services.runtime, 0)
 
     def _release(self, name: str) -> None:
         with self._changed:
@@ -243,10 +270,13 @@ class AgentSession:
                 ModelExchange(conversation, context, self.pool, live),
                 self._call_runner(link, context),
                 ForkRunner(self.services, link, conversation, context), guard, inputs=inputs,
+                recall=None if self.memory is None else self.memory.recall(link),
             )  # fmt: skip
             parked = runner.run()
             if parked is not None:
                 return parked
+            if self.memory is not None:
+                self.memory.note(conversation.name, conversation.state)
             guard = runner.guard if runner.has_moved else TurnGuard()
         return None
 

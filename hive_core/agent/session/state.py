@@ -14,6 +14,10 @@ from hive_core.agent.session.records import Record
 
 # The operation with which an agent ends its task.
 REPORT: Final = "finish_task"
+MEMORY: Final = "memory"  # the kind of an input: memories that were recalled
+NOTES_MOST: Final = 20
+_NOTE_MOST: Final = 4096
+_SAID: Final = ("mail", "task")
 
 
 @dataclass(slots=True)
@@ -72,6 +76,12 @@ class TurnState:
         return self.end is None and not self.rendered and not reminded
 
     @property
+    def needs_memories(self) -> bool:
+        """Whether nothing was asked yet, and no memories were recalled."""
+        recalled = any(row.get("kind") == MEMORY for row in self.inputs)
+        return self.end is None and not self.rendered and not recalled
+
+    @property
     def unseen(self) -> list[Record]:
         """Inputs that no request has carried yet."""
         return self.inputs[self.rendered :]
@@ -83,7 +93,8 @@ class ConversationState:
 
     `paused`: the task of the last turn, which goes on when what it waits for has come. `phase`: the
     one of a queen that `system` is about. An empty `system` is to be rendered. `cli`: the id under
-    which a CLI keeps the conversation.
+    which a CLI keeps the conversation. `notes`: the turns since the last reflection, shortened.
+    `reflection`: the one whose changes may not all be made yet.
     """
 
     log: str = ""
@@ -98,6 +109,8 @@ class ConversationState:
     tokens: int = 0
     paused: Record = field(default_factory=dict)
     cli: str = ""
+    notes: list[Record] = field(default_factory=list)
+    reflection: Record = field(default_factory=dict)
     _marks: dict[int, tuple[int, int]] = field(default_factory=dict)
     _records: int = 0
 
@@ -178,6 +191,8 @@ class ConversationState:
     def _add_closed(self, record: Record) -> None:
         self._marks[number(record["turn"])] = (len(self.history), self.tokens)
         turn, self.turn = self.turn, None
+        if turn is not None:
+            self.notes = [*self.notes, turn_note(turn)][-NOTES_MOST:]
         is_paused = turn is not None and turn.end is not None and turn.end.get("pauses") is True
         self.paused = _task_fields(turn.trigger) if turn and is_paused else {}
         # Mail that joined the turn and that the model never saw begins the next one.
@@ -187,7 +202,18 @@ class ConversationState:
             self.turns += 1
             self.turn = TurnState(self.turns, [{**mail[0], **self.paused}, *mail[1:]])
 
+    def _add_reflect(self, record: Record) -> None:
+        self.reflection = record
+        through = number(record.get("through"))
+        self.notes = [note for note in self.notes if number(note.get("turn")) > through]
+
+    def _add_reflected(self, _record: Record) -> None:
+        self.reflection = {}
+
     def _add_compact(self, record: Record) -> None:
+        notes, reflection = record.get("notes"), record.get("reflection")
+        self.notes = list(notes) if isinstance(notes, list) else []
+        self.reflection = dict(reflection) if isinstance(reflection, dict) else {}
         # The inputs of the open turn follow in the same segment.
         self.history.clear()
         self.calls = []
@@ -224,6 +250,7 @@ class ConversationState:
         self.calls = []
         self.turn = None
         self.paused = {}
+        self.notes = [row for row in self.notes if number(row["turn"]) <= number(record["to"])]
 
     def can_rewind(self, turn: int) -> bool:
         """Whether the history at the end of this turn is known; 0 is the beginning."""
@@ -236,6 +263,14 @@ class ConversationState:
 
     def _call_of(self, record: Record) -> ToolCall:
         return next(call for call in self._open_turn().calls if call.id == record["call"])
+
+
+def turn_note(turn: TurnState) -> Record:
+    """What a reflection reads of a turn: what came in, without the daemon's facts, and its text."""
+    texts = (str(row["text"]) for row in turn.inputs if row.get("kind") in _SAID)
+    return {
+        "turn": turn.number, "said": "\n".join(texts)[:_NOTE_MOST], "text": turn.text[:_NOTE_MOST]
+    }  # fmt: skip
 
 
 def task_mark(task: str, attempt: object) -> str:

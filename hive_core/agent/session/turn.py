@@ -27,6 +27,7 @@ from hive_core.agent.session.exchange import ModelExchange, ModelFailed
 from hive_core.agent.session.guard import TurnGuard
 from hive_core.agent.session.inheritance import store_segment
 from hive_core.agent.session.inputs import session_text
+from hive_core.agent.session.memory.recall import MemoryRecall
 from hive_core.agent.session.parking import Parked, escalate
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.recovery import (
@@ -41,7 +42,7 @@ from hive_core.agent.session.results import shorten
 from hive_core.agent.session.runtimes.builtin import RuntimeGone
 from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.skill_files import store_skill_files
-from hive_core.agent.session.state import ToolCall, TurnState
+from hive_core.agent.session.state import MEMORY, ToolCall, TurnState
 from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.tasks import TaskDesk
 from hive_core.agent.session.toolset import SESSION
@@ -73,6 +74,7 @@ class TurnRunner:
     compacted: bool = False
     is_subagent: bool = False  # its turn stays open at its end, and it escalates nothing
     inputs: int = 0  # that the turn had when the context was read
+    recall: MemoryRecall | None = None
     has_moved: bool = False  # the queen is in another phase than the context
     _over_budget: str = ""  # why the next request only asks for the report of the task
     _park: Parked | None = None
@@ -84,6 +86,7 @@ class TurnRunner:
             return None
         self.conversation.kill_call = self._kill_call
         try:
+            self._recall_memories(turn)
             self._remind(turn)
             while not self.services.stop.is_set():
                 if self.conversation.ending:
@@ -139,6 +142,17 @@ class TurnRunner:
             self._end(turn, "abandoned", error=gone)
             TurnCloser(self.services, self.link, self.conversation).close(turn)
         return not gone
+
+    def _recall_memories(self, turn: TurnState) -> None:
+        """Put memories behind the input of a new turn; once logged, they are not chosen again."""
+        if self.recall is None or not turn.needs_memories:
+            return
+        inputs = "\n".join(str(row["text"]) for row in turn.inputs)
+        text = self.recall.run(self.context, inputs, turn.task)
+        if text:
+            self.conversation.append_unsynced(
+                {"t": "input", "turn": turn.number, "kind": MEMORY, "text": text}
+            )
 
     def _remind(self, turn: TurnState) -> None:
         """Put the dated facts behind the input of a new turn."""

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agents.agent import EgressRuleText, Limits, Runtime, Value
+from hive_core.model.agents.agent import AgentName, EgressRuleText, Limits, Runtime, Value
 from hive_core.model.agents.capability import capability_fault
 from hive_core.model.config.models import Alias
 from hive_core.model.config.validation import faults_of
@@ -174,6 +174,36 @@ class SessionConfig(Value):
     )
 
 
+class MemoryConfig(Value):
+    """What the session remembers over its conversations: artifacts `memory/SCOPE/KIND/NAME`."""
+
+    enabled: bool = Field(
+        default=False, strict=True, description="Whether the session recalls and reflects."
+    )
+    every: int = Field(
+        5, ge=1, le=1000, strict=True, description="Turns of a conversation between reflections."
+    )
+    cooldown: int = Field(
+        120, ge=0, le=86_400, strict=True, description="Seconds between two reflections."
+    )
+    tokens: int = Field(
+        50_000, ge=0, le=10**9, strict=True,
+        description="Tokens that recall and reflection may take in a day (UTC).",
+    )  # fmt: skip
+    entries: int = Field(
+        100, ge=1, le=200, strict=True,
+        description="Number of memories of a scope, of at most 4 KiB each.",
+    )  # fmt: skip
+    recall: int = Field(
+        3, ge=0, le=3, strict=True, description="Memories of a scope that a turn begins with."
+    )
+    global_of: AgentName | Literal[""] = Field(
+        "",
+        description="Agent whose memories of the scope `global` are recalled too; the agent's own"
+        " name: it writes them. Empty: none.",
+    )
+
+
 class SubagentsConfig(Value):
     """Sub-agents of the session (`hive_fork_subagent`), with the capability `subagents`."""
 
@@ -258,6 +288,7 @@ class AgentConfig(Value):
 
     harness: Harness = Harness()
     session: SessionConfig = SessionConfig()
+    memory: MemoryConfig = MemoryConfig()
     subagents: SubagentsConfig = SubagentsConfig()
     request: ConfigRequest = ConfigRequest()
     mcp: Annotated[dict[ServerName, McpServer], Field(max_length=8)] = Field(

@@ -1,0 +1,1 @@
+"""What a session remembers over its conversations: artifacts that a reflection writes."""
