@@ -44,7 +44,7 @@ def test_an_agent_sees_its_accounts_and_no_values(made: World) -> None:
     assert made.fault("ann", "list_credentials", agent="lead") == "NotAllowed"
     assert made.fault(OPERATOR, "list_credentials") == "InvalidArgument"
     made.call(OPERATOR, "remove_secret", agent="ann", key="token")
-    assert credentials(made) == [missing]
+    assert credentials(made) == [{**row, "stored": False}]
 
 
 def test_an_expired_credential_is_asked_about_once_and_a_new_value_answers(made: World) -> None:

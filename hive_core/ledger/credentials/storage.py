@@ -46,9 +46,13 @@ class CredentialStore:
             (agent, key, report.message, report.link, report.question),
         )
 
-    def delete(self, agent: str, key: str) -> None:
-        """Delete the row of a removed secret."""
-        self._db.run("DELETE FROM credentials WHERE agent = ? AND key = ?", (agent, key))
+    def clear_report(self, agent: str, key: str) -> None:
+        """Forget the report about the value of a removed secret."""
+        self._db.run(
+            "UPDATE credentials SET message = NULL, link = NULL, question = NULL"
+            " WHERE agent = ? AND key = ?",
+            (agent, key),
+        )
 
     def delete_all_of(self, agent: str) -> None:
         """Delete the rows of an agent that cannot be restored any more."""

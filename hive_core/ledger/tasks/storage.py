@@ -69,7 +69,7 @@ def _task_from_row(row: tuple[Any, ...]) -> Task:
 @lru_cache(maxsize=64)  # one operation reads it several times
 def _request_from_json(text: str) -> TaskRequest:
     values = json.loads(text)
-    for name in ("after", "artifacts"):
+    for name in ("after", "artifacts", "without_tools"):
         if name in values:
             values[name] = tuple(values[name])
     return TaskRequest(**values)

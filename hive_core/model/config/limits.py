@@ -77,6 +77,11 @@ class TaskSettings(Value):
         description="Seconds after which the assigner of an offered task is told that its agent,"
         " which runs, neither reads mail nor works on another task; 0: never.",
     )
+    missing_credentials: Literal["drop", "refuse"] = Field(
+        "drop",
+        description="What `run_agent_with_input` does where credentials of the worker have no value"
+        " or have expired: `drop` the tools that need them for the task, or `refuse` to run.",
+    )
     open: int = Field(1000, ge=1, description="Maximum number of open tasks assigned to one agent.")
     given: int = Field(
         10_000, ge=1, description="Maximum number of open tasks that one agent assigned to others."

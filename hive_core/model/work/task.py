@@ -170,7 +170,8 @@ class TaskRequest:
     is none, and None the setting. `manager`: a new manager, which has to delegate first. `batch`:
     id of the batch that it belongs to. `context`: keep or clear what its agent remembers of earlier
     tasks; empty: default of the agent. `budget`: amounts of its own budget (tokens, cost); without
-    one the budget of its agent pays. `hops`: those of the message that offers it.
+    one the budget of its agent pays. `hops`: those of the message that offers it. `without_tools`:
+    tools that its agent lacked a credential for when it was assigned.
     """
 
     description: str
@@ -190,6 +191,7 @@ class TaskRequest:
     context: str = ""
     budget: Mapping[str, int] = field(default_factory=dict)
     hops: int = 0
+    without_tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

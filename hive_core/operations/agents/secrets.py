@@ -102,7 +102,9 @@ def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
         raise LimitReached(f"cannot set a secret of {params.agent}: limit ({MOST}) reached")
     call.vault.put(spec.id, params.key, params.value.get_secret_value().encode())
     call.notify(f"secret:{spec.id}")
-    renew_credential(call, spec.id, params.key, _changed_label(params))
+    renew_credential(
+        call, spec.id, params.key, _changed_label(params, is_new=params.key not in keys)
+    )
     return Record(_secret(call, params.agent, params.key), fields={"key": params.key})
 
 
@@ -125,7 +127,13 @@ def list_secrets(call: Call, params: ListSecretsParams) -> Secrets:
     return Secrets(secrets=[_secret(call, params.agent, key) for key in keys])
 
 
-def _changed_label(params: SetSecretParams) -> LabelChange:
+def _changed_label(params: SetSecretParams, *, is_new: bool) -> LabelChange:
+    """What changes; of a secret that has no value now, nothing of its label stays."""
+    if is_new:
+        return LabelChange(
+            params.provider or "", params.alias or "", params.identity or "",
+            tuple(params.tools or ()),
+        )  # fmt: skip
     tools = None if params.tools is None else tuple(params.tools)
     return LabelChange(params.provider, params.alias, params.identity, tools)
 

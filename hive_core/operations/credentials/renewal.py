@@ -28,8 +28,11 @@ def renew_credential(call: Call, agent: str, key: str, change: LabelChange) -> N
 
 
 def forget_credential(call: Call, agent: str, key: str) -> None:
-    """Delete the label and the report of a value that was removed, and tell the session."""
-    call.ledger.credentials.delete(agent, key)
+    """Forget what was reported of a value that was removed, and tell the session.
+
+    The label stays: it says which tools are without a credential now.
+    """
+    call.ledger.credentials.clear_report(agent, key)
     tell_session(call, agent, f"the credential {key} was removed")
 
 

@@ -13,15 +13,19 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.delegation import call_as
 from hive_core.broker.operation import Mutation, Params, Result, operation
-from hive_core.errors import Conflict, InvalidArgument
+from hive_core.errors import Conflict, InvalidArgument, NotAllowed
 from hive_core.ledger.phases.storage import PhaseState
 from hive_core.model.agents.agent import Profile, Role
-from hive_core.model.agents.credential import secret_keys
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.agents.phase import PhaseCause, QueenPhase
 from hive_core.model.work.task import ResultStatus, TaskRequest
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.batches.dispatch import wind_up
+from hive_core.operations.credentials.missing import (
+    MissingCredential,
+    missing_credentials,
+    unusable_tools,
+)
 from hive_core.operations.fields import Agent, Reason, bounded_text
 from hive_core.operations.mail.hops import InTurn, next_hops
 from hive_core.operations.phases.transitions import PhaseStep, check_edge, move_phase
@@ -81,6 +85,13 @@ class ColonyRun(Result):
     worker: str = Field(description="The agent that has the task.")
     phase: str = Field(description="Phase of the queen now.")
     warnings: list[str] = Field(description="What may keep the worker from doing the task.")
+    credentials: list[str] = Field(
+        description="Credentials of the worker that have no value or have expired."
+    )
+    dropped: list[str] = Field(
+        description="Tools that the worker does not have for this task, as long as all credentials"
+        " for them are missing."
+    )
 
 
 class StopWorkerParams(QueenParams):
@@ -169,18 +180,25 @@ def run_agent_with_input(call: Call, params: ColonyRunParams) -> Record[ColonyRu
     if state.phase is not QueenPhase.RUNNING:
         check_edge(queen, state.phase, step)
     worker = _colony(call, queen, state)
+    missing = missing_credentials(call, call.hive.spec(worker))
+    _check_credentials(call, worker, missing)
+    dropped = unusable_tools(call, call.hive.spec(worker))
     _start(call, state)
     request = TaskRequest(
         description=params.task, data=params.data,
-        hops=next_hops(call, "run the colony", params.in_turn_of),
+        hops=next_hops(call, "run the colony", params.in_turn_of), without_tools=dropped,
     )  # fmt: skip
     task = create_task(call, state.agent, worker, request)
     if state.phase is not QueenPhase.RUNNING:
         state = move_phase(call, queen, step)
     note_work(call, state.agent, task.id, task.label)
-    warnings = [*_warnings(params.task), *_missing_credentials(call, worker)]
-    result = ColonyRun(task=task.id, worker=worker, phase=state.phase.value, warnings=warnings)
-    return Record(result, fields={"task": task.id, "worker": worker})
+    warnings = [*_warnings(params.task), *(f"without the credential {row}" for row in missing)]
+    result = ColonyRun(
+        task=task.id, worker=worker, phase=state.phase.value, warnings=warnings,
+        credentials=[row.key for row in missing], dropped=list(dropped),
+    )  # fmt: skip
+    shown = {"credentials": result.credentials, "dropped": result.dropped} if missing else {}
+    return Record(result, fields={"task": task.id, "worker": worker, **shown})
 
 
 @operation(
@@ -276,11 +294,15 @@ def _warnings(task: str) -> list[str]:
     ]
 
 
-def _missing_credentials(call: Call, worker: str) -> list[str]:
-    """The credentials that the worker may read and that have no value (row Q19)."""
-    spec = call.hive.spec(worker)
-    missing = sorted(secret_keys(spec.capabilities) - set(call.vault.keys(spec.id)))
-    return [f"without the credential {key}, which has no value" for key in missing]
+def _check_credentials(call: Call, worker: str, missing: list[MissingCredential]) -> None:
+    """Refuse the run where the host says so (row Q37); NotAllowed lists what is required."""
+    if not missing or call.settings.tasks.missing_credentials != "refuse":
+        return
+    raise NotAllowed(
+        f"cannot run the colony: {worker} is without the credential"
+        f" {'; '.join(map(str, missing))}: hive secret set {worker} KEY",
+        rule="tasks.missing_credentials", credentials=[row.key for row in missing],
+    )  # fmt: skip
 
 
 def _phase_record(call: Call, queen: str, state: PhaseState) -> Record[PhaseResult]:

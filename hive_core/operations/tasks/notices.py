@@ -53,6 +53,8 @@ def _letter_head(call: Call, task: Task) -> list[str]:
         "budget": ", ".join(f"{amount} {kind}" for kind, amount in request.budget.items()),
         "part_of": request.part_of, "artifacts": one_line(" ".join(request.artifacts)),
         "plan": plan, "context": request.context,
+        "without": f"{', '.join(request.without_tools)}, for want of a credential"
+        if request.without_tools else "",
     }  # fmt: skip
     return [f"{key}: {value}" for key, value in fields.items() if value or key == "from"]
 

@@ -32,6 +32,7 @@ from hive_core.model.work.tools import (
     parse_entry,
 )
 from hive_core.operations.budgets.spending import check_tool_budget, count_tool_call
+from hive_core.operations.credentials.missing import unusable_tools
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.tasks.steps import begin_work, execution_lock
 from hive_core.policy.phase_guard import phase_reason
@@ -216,11 +217,24 @@ def _check_permission(call: Call, tool: Tool, words: tuple[str, ...], task: str)
         why = "it is none of the tools of this sub-agent"
     if not why and not any(entry.matches(words) for entry in entries):
         why = f"{_masked_text(call, words)!r} is not on your list"
+    if not why and task and _tool_name(tool, words) in _dropped_tools(call, spec, task):
+        why = "this task goes without it, as a credential for it is missing"
     if not why:
         lock = call.ledger.tasks.require(task).locked if task else ""
         why = lock or execution_lock(call.ledger, call.uuid)
     if why:
         raise NotAllowed(f"cannot use {tool.name}: {why}", rule="tools")
+
+
+def _dropped_tools(call: Call, spec: AgentSpec, task: str) -> set[str]:
+    """The tools that the task was assigned without, and that still lack a credential."""
+    without = call.ledger.tasks.require(task).request.without_tools
+    return {*without} & {*unusable_tools(call, spec)} if without else set()
+
+
+def _tool_name(tool: Tool, words: tuple[str, ...]) -> str:
+    """The name of a tool in the toolset of a model; one of a server has that of the server."""
+    return "__".join((tool.name, *words)) if tool.name == "mcp" else tool.name
 
 
 def _tool_row(tool: Tool, entries: tuple[ToolEntry, ...], why: str) -> ToolRow:
