@@ -58,6 +58,13 @@ def _host(tmp_path: Path) -> Iterator[SessionHost]:
         yield host
 
 
+def peak_memory(pid: int) -> int:
+    """MiB that the process had at most."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(peak) >> 10
+
+
 def test_hostile_answers_cost_requests_and_no_task(host: SessionHost) -> None:
     """1 GiB in one line, 1 GiB that is no stream, JSON 10,000 deep, invalid UTF-8."""
     with proxied_model(*replies()) as model:
@@ -68,10 +75,9 @@ def test_hostile_answers_cost_requests_and_no_task(host: SessionHost) -> None:
             host.until(lambda task=task: host.task(task)["state"] == "done")  # type: ignore[misc]
             host.until(lambda task=task: "closed" in host.kinds(f"task-{task}"))  # type: ignore[misc]
         assert model.provider.sent < GIB // 8
+        peak = peak_memory(host.server.processes[0].pid)
+        host.kill()
+    assert peak < MEMORY_MOST
     assert [host.task(task)["attempt"] for task in tasks] == [1, 1]
     ends = [row for row in host.events("finish_task") if row["allowed"] is not False]
     assert len(ends) == len(tasks)
-    (session,) = host.server.processes
-    status = Path(f"/proc/{session.pid}/status").read_text()
-    (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    assert int(peak) < MEMORY_MOST << 10
