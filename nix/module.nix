@@ -182,6 +182,7 @@ in
       # Garbage collector roots of the generations of agents.
       "d /nix/var/nix/profiles/hive 0755 ${cfg.user} ${cfg.group}"
       "d /etc/hive/keys 0750 root ${model}"
+      "d /etc/hive/notify 0700 root root"
     ];
 
     # A switch never stops hived but reloads it: hived ends, and systemd starts the new one from the
@@ -218,6 +219,10 @@ in
       };
     systemd.services.hive-egress = lib.recursiveUpdate
       (units.service (hostUnits + "/hive-egress.service"))
+      { stopIfChanged = false; };
+    # Starts where /etc/hive/notify/login has its token.
+    systemd.services.hive-notify = lib.recursiveUpdate
+      (units.service (hostUnits + "/hive-notify.service"))
       { stopIfChanged = false; };
 
     systemd.services.hive-web = mkIf cfg.web.enable

@@ -16,6 +16,7 @@ from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session
 from hive_core.cli.host.install import layout, steps
 from hive_core.cli.host.install.machine import HostMachine, settings
+from hive_core.cli.host.install.notify import install_notify
 from hive_core.errors import NotAllowed, TimedOut
 
 _NAMED: Final = 10  # agents that a question names
@@ -74,6 +75,7 @@ def setup(session: Session) -> None:
             steps.install(machine)
     with working("starting the root agent"):
         _await_root(session)
+    install_notify(machine, session)
     if names := load_missing(session):
         tell(f"loaded definitions: {', '.join(names)}")
     echo("this machine is a hive host" + ("" if done else "; there was nothing to do"))

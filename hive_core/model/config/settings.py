@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from hive_core.model.agents.agent import AgentName, Limits, SubtreeLimits, Value
 from hive_core.model.config import limits as figures
 from hive_core.model.config.egress import EgressSettings
+from hive_core.model.config.notify import NotifySettings
 from hive_core.model.config.web import WebSettings
 from hive_core.model.config.written_values import (
     Bytes,
@@ -344,6 +345,7 @@ class Settings(Value):
     models: figures.ModelSettings = figures.ModelSettings()
     egress: EgressSettings = EgressSettings()
     web: WebSettings = WebSettings()
+    notify: NotifySettings = NotifySettings()
     log: figures.LogSettings = figures.LogSettings()
     daemons: figures.BuiltInSettings = figures.BuiltInSettings()
     maid: checks.MaidConfig = checks.MaidConfig()

@@ -1,0 +1,121 @@
+"""The table `[notify]` of `hive.toml`: who is told of what, where, and when not."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Final, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field, model_validator
+
+from hive_core.model.agents.agent import AgentName, Value
+
+NoticeClass = Literal["needs-input", "failed", "budget", "done", "urgent"]
+CLASSES: Final[tuple[NoticeClass, ...]] = ("needs-input", "failed", "budget", "done", "urgent")
+_QUIET: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d) (\S{1,64})")
+_DAY: Final = timedelta(days=1)
+
+
+class QuietHours:
+    """A part of each day in a time zone, such as `22:00-07:00 Europe/Berlin`."""
+
+    def __init__(self, text: str) -> None:
+        match = _QUIET.fullmatch(text)
+        if match is None:
+            raise ValueError("is not HH:MM-HH:MM ZONE, such as 22:00-07:00 Europe/Berlin")
+        numbers = [int(part) for part in match.groups()[:4]]
+        self._start, self._end = tuple(numbers[:2]), tuple(numbers[2:])
+        if self._start == self._end:
+            raise ValueError("has no hours: it starts when it ends")
+        try:
+            self._zone = ZoneInfo(match[5])
+        except (OSError, ValueError, LookupError) as error:
+            raise ValueError(f"names no time zone of this host: {match[5]}") from error
+
+    def contains(self, now: float) -> bool:
+        """Whether this moment is in the quiet hours."""
+        at = datetime.fromtimestamp(now, self._zone)
+        clock = (at.hour, at.minute)
+        if self._start < self._end:
+            return self._start <= clock < self._end
+        return clock >= self._start or clock < self._end
+
+    def end_after(self, now: float) -> float:
+        """When the quiet hours of this moment end; the moment itself outside of them.
+
+        The clock on the wall counts, so a night in which clocks change is longer or shorter.
+        """
+        if not self.contains(now):
+            return now
+        at = datetime.fromtimestamp(now, self._zone)
+        end = at.replace(hour=self._end[0], minute=self._end[1], second=0, microsecond=0, fold=0)
+        if end.timestamp() <= now:
+            end = (at + _DAY).replace(
+                hour=self._end[0], minute=self._end[1], second=0, microsecond=0, fold=0
+            )
+        return max(end.timestamp(), now)
+
+
+def _check_quiet(text: str) -> str:
+    if text:
+        QuietHours(text)
+    return text
+
+
+def _check_url(url: str) -> str:
+    if url and not re.fullmatch(r"https?://[^\s/@]+(/[^\s]*)?", url):
+        raise ValueError("is not an address as https://HOST/PATH; a password belongs into a secret")
+    return url
+
+
+class NotifyRoute(Value):
+    """One receiver of notifications. Its secret is the file `/etc/hive/notify/NAME`."""
+
+    type: Literal["ntfy", "webhook", "apprise"] = Field(description="ntfy, webhook or apprise.")
+    url: Annotated[str, Field(max_length=2000), AfterValidator(_check_url)] = Field(
+        "", description="The server of ntfy, or the address of the webhook. apprise has its"
+        " addresses in the secret, as they contain passwords.",
+    )  # fmt: skip
+    topic: Annotated[str, Field(pattern=r"^[-_A-Za-z0-9]{0,64}$")] = Field(
+        "", description="The topic of ntfy: whoever knows it can read it."
+    )
+    classes: tuple[NoticeClass, ...] = Field(
+        CLASSES, min_length=1,
+        description="needs-input (questions, plans, approvals), failed (agents), budget, done"
+        " (tasks of the operator), urgent (critical escalations, alarms, hived silent for 60 s).",
+    )  # fmt: skip
+    agents: tuple[AgentName, ...] = Field(
+        (), description="Only what is about these agents; empty: all. Alarms are always sent."
+    )
+    quiet: Annotated[str, Field(max_length=80), AfterValidator(_check_quiet)] = Field(
+        "", description="Hours in which only urgent notices are sent, as"
+        " `22:00-07:00 Europe/Berlin`; empty: none.",
+    )  # fmt: skip
+    text: Literal["none", "title", "full"] = Field(
+        "title",
+        description="What leaves the host: none (the class), title (kind and agent, nothing that an"
+        " agent wrote), full (the subject too, which agents wrote).",
+    )
+
+    @model_validator(mode="after")
+    def _check_type(self) -> Self:
+        if self.type != "apprise" and not self.url:
+            raise ValueError(f"a route of type {self.type} needs `url`")
+        if self.type == "ntfy" and not self.topic:
+            raise ValueError("a route of type ntfy needs `topic`")
+        if self.type == "apprise" and self.url:
+            raise ValueError("a route of type apprise has its addresses in the secret, not `url`")
+        return self
+
+    @property
+    def quiet_hours(self) -> QuietHours | None:
+        return QuietHours(self.quiet) if self.quiet else None
+
+
+class NotifySettings(Value):
+    """Notifications to phones and programs, sent by hive-notify."""
+
+    routes: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")], NotifyRoute] = Field(
+        {}, max_length=32, description="The receivers, by name."
+    )

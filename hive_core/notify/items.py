@@ -1,0 +1,84 @@
+"""What people are told of: items that wait until they are settled, and things that happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.model.config.notify import NoticeClass, NotifyRoute
+
+Row = Mapping[str, object]
+
+_TEXT_MOST: Final = 2000
+_CLASS_OF_TODO: Final[Mapping[str, NoticeClass]] = {
+    "question": "needs-input", "escalation": "needs-input", "plan": "needs-input",
+    "approval": "needs-input", "failed": "failed", "parked": "failed", "quarantine": "failed",
+    "alarm": "urgent", "refused_commit": "urgent",
+}  # fmt: skip
+_CRITICAL: Final = "critical: "
+_ENDED: Final = frozenset({"done", "cancelled"})
+SILENT: Final = "silent"
+_NAMES: Final[Mapping[str, str]] = {"refused_commit": "commit refused", "alarm": "alarm"}
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeItem:
+    """`key` is the same as long as it is the same thing. `text` may be written by an agent."""
+
+    key: str
+    kind: str
+    notice_class: NoticeClass
+    agent: str = ""
+    text: str = ""
+
+    def is_for(self, route: NotifyRoute) -> bool:
+        """Whether the receiver asked for such items."""
+        if self.notice_class not in route.classes:
+            return False
+        return not route.agents or not self.agent or self.agent in route.agents
+
+    def title(self, route: NotifyRoute) -> str:
+        """The line that is sent: with what the route lets leave the host."""
+        if route.text == "none":
+            return f"hive: {self.notice_class}"
+        about = f" of {self.agent}" if self.agent else ""
+        return f"hive: {_NAMES.get(self.kind, self.kind)}{about}"
+
+    def body(self, route: NotifyRoute) -> str:
+        return self.text[:_TEXT_MOST] if route.text == "full" else ""
+
+
+def todo_items(rows: Sequence[Row]) -> Iterator[NoticeItem]:
+    """Items of the list of what waits for the operator; mail is for its own command."""
+    for row in rows:
+        kind, text = str(row.get("kind")), str(row.get("text") or "")
+        notice_class = _CLASS_OF_TODO.get(kind)
+        if notice_class is None:
+            continue
+        if kind == "escalation" and text.startswith(_CRITICAL):
+            notice_class = "urgent"
+        id_ = str(row.get("id") or text[:200])
+        since = row.get("since") if notice_class == "failed" else None  # an agent may fail again
+        key = f"{kind}:{id_}" + (f":{since}" if since is not None else "")
+        yield NoticeItem(key, kind, notice_class, str(row.get("agent") or ""), text)
+
+
+def event_item(event: Row) -> NoticeItem | None:
+    """Something that happened and waits for nobody; None: nothing that people are told of."""
+    fields = event.get("fields")
+    about: Row = fields if isinstance(fields, dict) else {}
+    seq, target = event.get("seq"), str(event.get("target") or "")
+    kind = event.get("kind")
+    if kind == "budget":
+        text = str(event.get("reason") or "")
+        return NoticeItem(f"budget:{seq}", "budget", "budget", target, text)
+    if kind == "task" and about.get("assigner") == "operator" and about.get("state") in _ENDED:
+        text = str(event.get("reason") or about.get("status") or about.get("state"))
+        return NoticeItem(f"task:{about.get('task')}", "task ended", "done", target, text)
+    return None
+
+
+def silent_item() -> NoticeItem:
+    """hived does not answer."""
+    return NoticeItem(SILENT, "hived does not answer", "urgent", "", "no answer for 60 s")

@@ -1,0 +1,150 @@
+"""The program `hive-notify`: reads its routes and secrets, notifies until a signal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from pydantic import ValidationError
+
+from hive_core.doors.notify import notify
+from hive_core.errors import HiveError, InvalidArgument
+from hive_core.model.config.notify import NotifyRoute, NotifySettings
+from hive_core.notify.notifier import Notifier, NotifyStateFile
+from hive_core.notify.senders import (
+    NtfySender,
+    Sender,
+    WebhookSender,
+    apprise_sender,
+    webhook_key,
+)
+from hive_core.notify.source import LoginSource
+
+# systemd names the files of a folder of credentials NAME_FILE.
+_LOGIN = "notify_login"
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyOptions:
+    settings: Path = Path("/etc/hive/hive.toml")
+    socket: Path = Path("/run/hive/login.sock")
+    state: Path = Path("/var/lib/hive-notify")
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyConfig:
+    """What hive.toml says: the routes, and the address of the dashboard for *Open*."""
+
+    routes: Mapping[str, NotifyRoute]
+    dashboard: str
+
+
+def load_config(path: Path) -> NotifyConfig:
+    """The tables `[notify]` and `[web]`; InvalidArgument names the first wrong key."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        document = {}
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"cannot read {path}: {error}", field="notify") from error
+    try:
+        settings = NotifySettings.model_validate(document.get("notify", {}))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        key = ".".join(("notify", *map(str, fault["loc"])))
+        raise InvalidArgument(f"{key}: {fault['msg']}", field=key) from error
+    web = document.get("web")
+    origins = web.get("origins") if isinstance(web, dict) else None
+    last = origins[-1] if isinstance(origins, list) and origins else ""
+    return NotifyConfig(settings.routes, str(last))
+
+
+def read_secret(name: str) -> str:
+    """A systemd credential; empty where there is none."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not folder:
+        return ""
+    try:
+        return (Path(folder) / name).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def build_sender(
+    name: str, route: NotifyRoute, dashboard: str, client: httpx2.AsyncClient
+) -> Sender:
+    """The sender of a route, with its secret `/etc/hive/notify/NAME`."""
+    secret = read_secret(f"notify_{name}")
+    match route.type:
+        case "ntfy":
+            return NtfySender(route, client, secret, dashboard)
+        case "webhook":
+            return WebhookSender(route, client, webhook_key(secret))
+        case "apprise":
+            return apprise_sender(secret)
+
+
+async def run(options: NotifyOptions) -> None:
+    """Notify until SIGTERM or SIGINT."""
+    config, token = load_config(options.settings), read_secret(_LOGIN)
+    if not token:
+        raise InvalidArgument("no credential notify_login: run `hive setup`", field="login")
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        senders = {
+            name: build_sender(name, route, config.dashboard, client)
+            for name, route in config.routes.items()
+        }
+        file = NotifyStateFile(options.state / "state.json")
+        notifier = Notifier(
+            LoginSource(options.socket, token), config.routes, senders, file, time.time
+        )
+        notifier.load()
+        notify(f"READY=1\nSTATUS={len(senders)} routes")
+        work = asyncio.create_task(notifier.run())
+        stop = asyncio.create_task(ended.wait())
+        done, _ = await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        notify("STOPPING=1")
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=work not in done)
+
+
+def parse_options(arguments: Sequence[str]) -> NotifyOptions:
+    defaults = NotifyOptions()
+    parser = argparse.ArgumentParser(
+        "hive-notify", description="Tell people what waits for them, failed or is done."
+    )
+    for name, text in (
+        ("settings", "the settings of this host"), ("socket", "where hived takes logins"),
+        ("state", "folder of what has been sent and waits to be sent"),
+    ):  # fmt: skip
+        default = getattr(defaults, name)
+        parser.add_argument(f"--{name}", type=Path, default=default, metavar="PATH",
+                            help=f"{text} (default: {default})")  # fmt: skip
+    return NotifyOptions(**vars(parser.parse_args(arguments)))
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs addresses
+    try:
+        asyncio.run(run(parse_options(sys.argv[1:])))
+    except (HiveError, OSError) as error:
+        sys.stderr.write(f"hive-notify: cannot start: {error}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

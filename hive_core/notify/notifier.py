@@ -1,0 +1,151 @@
+"""The loop of hive-notify: what waits and happened, which notices are due, and their delivery."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from hive_core.errors import HiveError
+from hive_core.model.config.notify import NotifyRoute
+from hive_core.notify.deliveries import (
+    NoticeDelivery,
+    NotifyState,
+    due_deliveries,
+    enqueue_notices,
+    settle_delivery,
+)
+from hive_core.notify.items import NoticeItem, event_item, silent_item, todo_items
+from hive_core.notify.links import linked_thing
+from hive_core.notify.notices import Notice, RouteState, decide_notices, hold_events
+from hive_core.notify.senders import Sender
+from hive_core.notify.source import NoticeSource
+
+log = logging.getLogger(__name__)
+EVERY: Final = 2.0
+LOOK_EVERY: Final = 30.0  # seconds between two looks at what waits, though nothing happened
+SILENT_AFTER: Final = 60.0
+
+
+class NotifyStateFile:
+    """The state on disk; a write is whole or not there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> NotifyState:
+        """The stored state; an empty one where none is there or it is damaged."""
+        try:
+            return NotifyState.model_validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return NotifyState()
+        except (OSError, ValidationError) as error:
+            log.error("Cannot read %s, begin anew: %s", self._path, error)  # noqa: TRY400 - one line
+            return NotifyState()
+
+    def save(self, state: NotifyState) -> None:
+        beside = self._path.with_suffix(".new")
+        with beside.open("wb") as file:
+            file.write(state.model_dump_json().encode())
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+
+
+@dataclass
+class Notifier:
+    """One step asks hived, queues what is due, saves that, and then sends."""
+
+    source: NoticeSource
+    routes: Mapping[str, NotifyRoute]
+    senders: Mapping[str, Sender]
+    file: NotifyStateFile
+    now: Callable[[], float]
+    state: NotifyState = field(default_factory=NotifyState)
+    _waiting: tuple[NoticeItem, ...] = ()
+    _looked: float = 0.0
+    _answered: float = 0.0
+
+    def load(self) -> None:
+        self.state = self.file.load()
+        self._answered = self.now()
+
+    async def run(self) -> None:
+        """Notify until cancelled."""
+        while True:
+            await self.step()
+            await asyncio.sleep(EVERY)
+
+    async def step(self) -> None:
+        """Ask, decide, save, send. What was saved is sent at least once."""
+        happened = await self._ask()
+        before = self.state
+        await self._decide(happened)
+        if self.state != before:
+            self.file.save(self.state)
+        await self._deliver()
+
+    async def _ask(self) -> list[NoticeItem]:
+        """What happened since the last step; what waits is looked at then, and now and then."""
+        try:
+            events, cursor = await self.source.events(self.state.cursor)
+            now = self.now()
+            if cursor != self.state.cursor or not 0 <= now - self._looked < LOOK_EVERY:
+                self._waiting, self._looked = tuple(todo_items(await self.source.todo())), now
+            self._answered = self.now()
+        except HiveError as error:
+            log.warning("Cannot ask hived: %s", error)
+            return []
+        self.state = self.state.model_copy(update={"cursor": cursor})
+        return [item for event in events if (item := event_item(event)) is not None]
+
+    async def _decide(self, happened: list[NoticeItem]) -> None:
+        now, waiting = self.now(), self._waiting
+        if now - self._answered >= SILENT_AFTER:
+            waiting = (*waiting, silent_item())
+        routes, queue = dict[str, RouteState](), self.state.queue
+        for name, route in self.routes.items():
+            state = hold_events(self.state.routes.get(name, RouteState()), route, happened)
+            if not self._looked and now - self._answered < SILENT_AFTER:
+                routes[name] = state  # what waits is not known yet
+                continue
+            notices, routes[name] = decide_notices(route, state, waiting, now)
+            linked = [await self._with_links(route, notice) for notice in notices]
+            queue = enqueue_notices(queue, name, linked, now)
+        remaining = tuple(delivery for delivery in queue if delivery.route in self.routes)
+        self.state = self.state.model_copy(update={"routes": routes, "queue": remaining})
+
+    async def _with_links(self, route: NotifyRoute, notice: Notice) -> Notice:
+        """The notice with its links; without any where hived gives none: it is sent anyway."""
+        thing = linked_thing(route, notice)
+        if thing is None:
+            return notice
+        try:
+            links = await self.source.links(*thing)
+        except HiveError as error:
+            log.warning("Cannot offer links of %s %s: %s", *thing, error)
+            return notice
+        return notice.model_copy(update={"links": tuple(links)})
+
+    async def _deliver(self) -> None:
+        """Send what is due, to all receivers at once and to each in order."""
+        await asyncio.gather(*(self._deliver_to(name) for name in self.routes))
+
+    async def _deliver_to(self, name: str) -> None:
+        while True:
+            due = [one for one in due_deliveries(self.state.queue, self.now()) if one.route == name]
+            if not due:
+                return
+            await self._send(due[0])
+
+    async def _send(self, delivery: NoticeDelivery) -> None:
+        outcome = await self.senders[delivery.route].send(delivery)
+        queue = settle_delivery(self.state.queue, delivery, outcome, self.now())
+        self.state = self.state.model_copy(update={"queue": queue})
+        self.file.save(self.state)

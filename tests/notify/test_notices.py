@@ -1,0 +1,219 @@
+"""Which notices are due: classes, quiet hours, reminders and digests, decided with values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from hive_core.model.config.notify import CLASSES, NotifyRoute, NotifySettings, QuietHours
+from hive_core.notify.items import NoticeItem, Row, event_item, silent_item, todo_items
+from hive_core.notify.notices import (
+    WINDOW,
+    WINDOW_MOST,
+    RouteState,
+    decide_notices,
+    due_reminders,
+    hold_events,
+)
+
+NOON = datetime(2026, 11, 24, 12, 0, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+NIGHT = datetime(2026, 11, 24, 23, 0, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+ROUTE = NotifyRoute(type="ntfy", url="https://ntfy.example", topic="t")
+QUIET = ROUTE.model_copy(update={"quiet": "22:00-07:00 Europe/Berlin"})
+HOUR = 3600.0
+
+
+def question(number: int = 1, agent: str = "ann") -> NoticeItem:
+    return NoticeItem(f"question:q{number}", "question", "needs-input", agent, "which colour?")
+
+
+def kinds(route: NotifyRoute, state: RouteState, *items: NoticeItem, now: float) -> list[str]:
+    return [notice.kind for notice in decide_notices(route, state, items, now)[0]]
+
+
+# Classes
+
+
+def test_what_waits_has_a_class_by_its_kind() -> None:
+    rows: list[Row] = [
+        {"kind": "question", "id": "q1", "agent": "ann", "text": "why?"},
+        {"kind": "escalation", "id": "e1", "agent": "ann", "text": "critical: disk"},
+        {"kind": "escalation", "id": "e2", "agent": "ann", "text": "info: fine"},
+        {"kind": "approval", "id": "a1", "agent": "bob", "text": "restart"},
+        {"kind": "parked", "id": "bob", "agent": "bob", "text": "5 failures", "since": 5.0},
+        {"kind": "alarm", "id": "", "agent": "", "text": "the disk is full"},
+        {"kind": "mail", "id": "operator", "agent": "", "text": "3"},
+    ]
+    assert [(item.key, item.notice_class) for item in todo_items(rows)] == [
+        ("question:q1", "needs-input"), ("escalation:e1", "urgent"),
+        ("escalation:e2", "needs-input"), ("approval:a1", "needs-input"),
+        ("parked:bob:5.0", "failed"), ("alarm:the disk is full", "urgent"),
+    ]  # fmt: skip
+
+
+def test_ended_tasks_of_the_operator_and_budgets_are_told() -> None:
+    task = {"seq": 4, "kind": "task", "target": "ann", "operation": "finish", "reason": "",
+            "fields": {"task": "t1", "assigner": "operator", "state": "done"}}  # fmt: skip
+    item = event_item(task)
+    assert item is not None
+    assert (item.key, item.notice_class) == ("task:t1", "done")
+    assert event_item({**task, "fields": {**task["fields"], "assigner": "u1"}}) is None  # type: ignore[dict-item]  # JSON
+    assert event_item({**task, "fields": {**task["fields"], "state": "in_progress"}}) is None  # type: ignore[dict-item]  # JSON
+    budget = event_item({"seq": 5, "kind": "budget", "target": "ann", "reason": "empty"})
+    assert budget is not None
+    assert budget.notice_class == "budget"
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "body"),
+    [("none", "hive: needs-input", ""), ("title", "hive: question of ann", ""),
+     ("full", "hive: question of ann", "which colour?")],
+)  # fmt: skip
+def test_a_route_says_what_leaves_the_host(text: str, title: str, body: str) -> None:
+    route = ROUTE.model_copy(update={"text": text})
+    (notice,), _ = decide_notices(route, RouteState(), [question()], NOON)
+    assert (notice.title, notice.body) == (title, body)
+
+
+def test_a_route_gets_its_classes_and_agents_alone() -> None:
+    done = ROUTE.model_copy(update={"classes": ("done",)})
+    assert kinds(done, RouteState(), question(), now=NOON) == []
+    of_bob = ROUTE.model_copy(update={"agents": ("bob",)})
+    assert kinds(of_bob, RouteState(), question(), silent_item(), now=NOON) == ["new"]
+
+
+# Times
+
+
+def test_an_item_is_sent_once_reminded_and_then_settled() -> None:
+    state, log = RouteState(), list[tuple[float, str]]()
+    for minute in range(0, 12 * 60, 5):
+        waiting = [question()] if minute < 11 * 60 else []
+        notices, state = decide_notices(ROUTE, state, waiting, NOON + minute * 60)
+        log += [(minute / 60, notice.kind) for notice in notices]
+    assert log == [(0, "new"), (0.25, "reminder"), (1, "reminder"), (5, "reminder"),
+                   (9, "reminder"), (11, "settled")]  # fmt: skip
+
+
+def test_quiet_hours_hold_all_but_urgent_items_until_they_end() -> None:
+    events = hold_events(
+        RouteState(), QUIET, [NoticeItem("task:1", "task ended", "done", "ann", "success")]
+    )
+    notices, state = decide_notices(QUIET, events, [question(), silent_item()], NIGHT)
+    assert [notice.notice_class for notice in notices] == ["urgent"]
+    notices, state = decide_notices(QUIET, state, [question()], NIGHT + 9 * HOUR)
+    assert sorted(notice.kind for notice in notices) == ["new", "new", "settled"]
+    assert decide_notices(QUIET, state, [question()], NIGHT + 9 * HOUR + 1)[0] == []
+
+
+def test_reminders_that_fell_into_the_night_come_once() -> None:
+    _, state = decide_notices(QUIET, RouteState(), [question()], NIGHT - 1.5 * HOUR)
+    _, state = decide_notices(QUIET, state, [question()], NIGHT - 0.4 * HOUR)  # 2 of 2
+    assert kinds(QUIET, state, question(), now=NIGHT + 4 * HOUR) == []
+    assert kinds(QUIET, state, question(), now=NIGHT + 9 * HOUR) == ["reminder"]
+
+
+def test_more_than_ten_in_ten_minutes_are_one_digest() -> None:
+    items = [question(number) for number in range(25)]
+    notices, state = decide_notices(ROUTE, RouteState(), items, NOON)
+    assert [notice.kind for notice in notices] == ["digest"]
+    assert notices[0].title == "hive: 25 needs-input"
+    more = [question(number) for number in range(25, 60)]
+    assert kinds(ROUTE, state, *items, *more, now=NOON + 60) == []
+    later = decide_notices(ROUTE, state, [*items, *more], NOON + WINDOW)[0]
+    assert [notice.title for notice in later] == ["hive: 35 needs-input"]
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(1, 40_000), st.sets(st.integers(0, 60), max_size=60)), max_size=30
+    ),
+    quiet=st.booleans(),
+)
+def test_each_item_is_told_at_least_once_and_never_more_than_eleven_notices_in_ten_minutes(
+    steps: list[tuple[int, set[int]]],
+    quiet: bool,  # noqa: FBT001 - drawn
+) -> None:
+    route, state, now = QUIET if quiet else ROUTE, RouteState(), NOON
+    hours = route.quiet_hours
+    sent: list[float] = []
+    for seconds, numbers in steps:
+        now += seconds
+        waiting = [question(number) for number in numbers]
+        notices, state = decide_notices(route, state, waiting, now)
+        loud = [notice for notice in notices if notice.kind in ("new", "digest")]
+        if hours is not None and hours.contains(now):
+            assert loud == []
+        sent += [now for _ in loud]
+        assert sum(at > now - WINDOW for at in sent) <= WINDOW_MOST + 1
+        assert set(state.shown) <= {item.key for item in waiting}
+    last = [question(number) for number in steps[-1][1]] if steps else []
+    for _ in range(200):
+        now += 600
+        _, state = decide_notices(route, state, last, now)
+    assert {item.key for item in last} == set(state.shown)
+
+
+@given(age=st.floats(0, 10_000_000), more=st.floats(0, 100_000))
+def test_reminders_only_grow(age: float, more: float) -> None:
+    assert due_reminders(0.0, age) <= due_reminders(0.0, age + more)
+    assert due_reminders(0.0, age) <= 2 + age // 14_400
+
+
+# Quiet hours
+
+
+def test_quiet_hours_are_those_of_their_zone_also_when_clocks_change() -> None:
+    hours = QuietHours("22:00-07:00 Europe/Berlin")
+    zone = ZoneInfo("Europe/Berlin")
+    for day in (datetime(2026, 3, 28, 23, tzinfo=zone), datetime(2026, 10, 24, 23, tzinfo=zone)):
+        end = datetime.fromtimestamp(hours.end_after(day.timestamp()), zone)
+        assert (end.hour, end.minute, end.day) == (7, 0, day.day + 1)
+
+
+@given(at=st.floats(1.6e9, 2.0e9), start=st.integers(0, 23), end=st.integers(0, 23))
+def test_quiet_hours_end_at_the_first_moment_outside(at: float, start: int, end: int) -> None:
+    if start == end:
+        return
+    hours = QuietHours(f"{start:02}:00-{end:02}:00 America/New_York")
+    over = hours.end_after(at)
+    assert at <= over <= at + 25 * HOUR
+    assert not hours.contains(over)
+    if hours.contains(at) and over > at + 2:
+        assert hours.contains(over - 1)
+
+
+WRONG = (
+    "", "22:00", "22:00-22:00 UTC", "25:00-01:00 UTC", "1:00-2:00 UTC", "22:00-07:00 Mars/Base",
+    "22:00-07:00 ../etc/passwd",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_quiet_hours_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not|has no hours|names no time zone"):
+        QuietHours(text)
+
+
+@pytest.mark.parametrize(
+    ("route", "fault"),
+    [
+        ({"type": "ntfy", "url": "https://x"}, "needs `topic`"),
+        ({"type": "webhook"}, "needs `url`"),
+        ({"type": "apprise", "url": "https://x"}, "in the secret"),
+        ({"type": "webhook", "url": "https://user:pw@x"}, "belongs into a secret"),
+        ({"type": "webhook", "url": "https://x", "classes": ["none"]}, "Input should be"),
+        ({"type": "webhook", "url": "https://x", "quiet": "always"}, "HH:MM-HH:MM ZONE"),
+        ({"type": "pigeon"}, "Input should be"),
+    ],
+)
+def test_a_wrong_route_is_refused_with_its_key(route: dict[str, object], fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault) as refused:
+        NotifySettings.model_validate({"routes": {"phone": route}})
+    assert refused.value.errors()[0]["loc"][:2] == ("routes", "phone")
+    assert set(CLASSES) == {"needs-input", "failed", "budget", "done", "urgent"}
