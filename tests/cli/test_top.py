@@ -35,6 +35,7 @@ from hive_core.cli.agents.top_screen import (
 )
 from hive_core.cli.agents.top_terminal import split_keys
 from hive_core.cli.main import run
+from hive_core.operations.agents.watch import AgentChanges, AgentStatusRow
 from hive_core.varlink import Message
 
 ROW: Message = {
@@ -64,6 +65,11 @@ def page(*rows: Message, reset: bool = False, gone: tuple[str, ...] = ()) -> Mes
 
 def names(view: TopView, *rows: Message) -> list[object]:
     return [line.row["name"] for line in view.lines(rows)]
+
+
+def test_the_rows_of_these_tests_are_those_of_hived() -> None:
+    assert set(ROW) == set(AgentStatusRow.model_fields)
+    assert set(page()) == set(AgentChanges.model_fields)
 
 
 # The rows
