@@ -1,4 +1,4 @@
-"""hive top: its tables, its screen on a real pseudo-terminal, and its keys."""
+"""hive top: its tables, its screen on a real pseudo-terminal, and its keys (row H5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads for a dashboard: events backwards and by task, the chain in slices, mail, settings."""
+"""Reads for a dashboard (row Q39): events backwards, the chain in slices, mail, settings."""
 
 from __future__ import annotations
 

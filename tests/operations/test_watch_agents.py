@@ -1,4 +1,4 @@
-"""watch_agents: whole rows of agents that changed, once a page, at most each `every` seconds."""
+"""watch_agents (row H5): whole rows of agents that changed, at most each `every` seconds."""
 
 from __future__ import annotations
 
