@@ -22,7 +22,7 @@ EACH = {
     "push_pack",
 }  # fmt: skip
 FRESH = {"approve_plan", "destroy", "allocate_budget", "fund_task"}
-BY_PARAMS = {"spawn", "spawn_agent_and_assign_task", "set_trigger"}
+BY_PARAMS = {"answer", "assign_task", "spawn", "spawn_agent_and_assign_task", "set_trigger"}
 GRANT = {"agent": "a", "capability": "broadcast"}
 
 
@@ -301,3 +301,26 @@ def test_the_operators_own_socket_needs_no_second_confirmation(world: World) -> 
     assert (
         world.fault(OPERATOR, "begin_confirmation", operation="destroy", origin="x") == "NotAllowed"
     )
+
+
+def test_a_budget_takes_a_fresh_confirmation_whichever_call_gives_it(
+    world: World, ann: tuple[LoginClient, MemoryAuthenticator]
+) -> None:
+    client, key = ann
+    bob = open_login(world, "bob", ["operator"])
+    task = {"agent": "a", "description": "mend it", "budget": {"tokens": 1000}}
+    made = {
+        "agent_role": "Tester", "task_description": "test", "agent_type": "worker", "parent": "a",
+        "budget": {"tokens": 1000},
+    }  # fmt: skip
+    world.call(OPERATOR, "allocate_budget", agent="root", kind="tokens", amount=10)
+    world.call("root", "report_usage", tokens_in=10)
+    ((question, *_),) = [world.call(OPERATOR, "list_questions")["questions"]]
+    answer = {"question": question["id"], "answers": ["500"]}
+    calls = {"assign_task": task, "spawn_agent_and_assign_task": made, "answer": answer}
+    for operation, params in calls.items():
+        assert rule_of(bob.refusal(operation, **params)) == "scope"
+        assert rule_of(client.refusal(operation, **params)) == "confirm"
+    confirm(client, key, "answer", **answer)
+    assert client.call("answer", **answer)["state"] == "answered"
+    assert bob.call("assign_task", agent="a", description="mend it")["task"]

@@ -39,7 +39,8 @@ def test_each_operation_is_in_exactly_one_class_of_logins() -> None:
     assert {"recv", "use_tool", "keep_turn", "take", "reserve_model", "open_egress", "ack",
             "finish_task", "stream_turn", "subscribe"} <= classes[OperationClass.AGENT]  # fmt: skip
     assert {"list_agents", "list_events", "get_approval", "todo"} <= classes[OperationClass.VIEWER]
-    assert {"stop", "send", "assign_task", "answer"} <= classes[OperationClass.OPERATOR]
+    assert {"stop", "send", "deny"} <= classes[OperationClass.OPERATOR]
+    assert {"spawn", "assign_task", "answer"} <= classes[OperationClass.BY_PARAMS]
     assert sum(map(len, classes.values())) == len(load())
 
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import QuestionSettled, TaskEnded, on
-from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
+from hive_core.broker.operation import Level, Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.questions.storage import QuestionEnd
 from hive_core.model.wire.record import DAEMON
@@ -186,6 +186,12 @@ def _ask(call: Call, params: AskUserParams, to: str) -> Record[AskResult]:
     return Record(result, fields={"question": question.id, "to": holder, "task": task})
 
 
+def _confirmation(call: Call, params: AnswerParams) -> Level | None:
+    """An answer that gives more of a budget takes what `allocate_budget` takes."""
+    is_of_budget = call.ledger.budgets.shortage_of_question(params.question) is not None
+    return "fresh" if is_of_budget else None
+
+
 @operation(
     action="escalate",
     allow=WAS_ASKED | OPERATOR,
@@ -193,6 +199,7 @@ def _ask(call: Call, params: AskUserParams, to: str) -> Record[AskResult]:
     facts=question_facts,
     aliases=("reply_to_worker",),
     urgent=True,
+    confirm=_confirmation,
 )
 def answer(call: Call, params: AnswerParams) -> Record[AnswerResult]:
     """Answer a question or an escalation, once. The asker gets the answers as mail.

@@ -24,7 +24,12 @@ from hive_core.operations.agents.spawn import (
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.fields import Agent
 from hive_core.operations.tasks.assign import create_task
-from hive_core.operations.tasks.params import TaskRequestParams, Text, task_request
+from hive_core.operations.tasks.params import (
+    TaskRequestParams,
+    Text,
+    confirmation_of_budget,
+    task_request,
+)
 from hive_core.operations.waits.operations import begin_wait
 from hive_core.policy.rules import SPAWN
 
@@ -76,7 +81,8 @@ class AgentSpawned(Result):
 
 
 def _confirmation(call: Call, params: SpawnAndAssignParams) -> Level | None:
-    return confirmation_of_spawn(call, _spawn_params(call, params))
+    level = confirmation_of_spawn(call, _spawn_params(call, params))
+    return level or confirmation_of_budget(call, params)
 
 
 @operation(action="spawn", allow=SPAWN, target="parent", preposition="under", confirm=_confirmation)

@@ -17,7 +17,13 @@ from hive_core.operations.pages import Page, Paged, take_fitting
 from hive_core.operations.tasks.assign import create_task
 from hive_core.operations.tasks.funds import FundRow, fund_rows
 from hive_core.operations.tasks.notices import party_name
-from hive_core.operations.tasks.params import TaskId, TaskRequestParams, Text, task_request
+from hive_core.operations.tasks.params import (
+    TaskId,
+    TaskRequestParams,
+    Text,
+    confirmation_of_budget,
+    task_request,
+)
 from hive_core.operations.tasks.rules import ASSIGNER, TASK, assigner_facts
 from hive_core.operations.tasks.transitions import AT_ONCE, revisit, stop_tasks
 from hive_core.operations.tasks.views import TaskRow, row_size, start_hint, task_row
@@ -108,7 +114,10 @@ class Cancelled(Result):
     more: bool = Field(description="Whether more sub-tasks follow after the reply.")
 
 
-@operation(action="assign", allow=ANCESTOR | OPERATOR, target="agent", preposition="to")
+@operation(
+    action="assign", allow=ANCESTOR | OPERATOR, target="agent", preposition="to",
+    confirm=confirmation_of_budget,
+)  # fmt: skip
 def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
     """Assign a task to a descendant, which gets it as a message of kind `task`.
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call
+from hive_core.broker.operation import Level
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.work.task import TaskRequest
 from hive_core.operations.budgets.spending import TaskCaps
@@ -90,6 +91,11 @@ class TaskRequestParams(InTurn):
     caps: TaskCaps | None = Field(
         None, description="Caps on the use of the task; deadlines bound its time."
     )
+
+
+def confirmation_of_budget(_: Call, params: TaskRequestParams) -> Level | None:
+    """A task with a budget of its own takes what `fund_task` takes."""
+    return None if params.budget is None else "fresh"
 
 
 def task_request(call: Call, params: TaskRequestParams, description: str) -> TaskRequest:
