@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from fixtures.approvals import ONE, TWO, row, waits
-from fixtures.logins import LoginClient, Reply, login_link, open_login, with_passkey
+from fixtures.logins import ORIGIN, LoginClient, Reply, login_link, open_login, with_passkey
 from fixtures.world import World
 from pydantic import SecretStr
 
@@ -324,3 +324,22 @@ def test_a_budget_takes_a_fresh_confirmation_whichever_call_gives_it(
     confirm(client, key, "answer", **answer)
     assert client.call("answer", **answer)["state"] == "answered"
     assert bob.call("assign_task", agent="a", description="mend it")["task"]
+
+
+def test_attack_24_nobody_pushes_out_what_another_login_has_begun(
+    world: World, ann: tuple[LoginClient, MemoryAuthenticator]
+) -> None:
+    client, key = ann
+    begun = client.begin("grant_capability", **GRANT)
+    world.advance(1)
+    stranger, other = LoginClient(world), open_login(world)
+    for _ in range(60):
+        stranger.begin("open_login")
+    refused = stranger.refusal("begin_confirmation", operation="open_login", origin=ORIGIN)
+    assert isinstance(refused, LimitReached)
+    for _ in range(40):
+        other.begin("allow", agent="a", other="b")
+    assertion = key.sign(begun["nonce"], begun["challenge"])
+    client.call("complete_confirmation", nonce=begun["nonce"], assertion=assertion)
+    rows = world.ledger.connection.rows("SELECT login, count(*) FROM confirmations GROUP BY login")
+    assert sorted(count for _, count in rows) == [1, 32, 60]

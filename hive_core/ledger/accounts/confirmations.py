@@ -6,8 +6,10 @@ from typing import Final, NamedTuple
 
 from hive_core.ledger.core.connection import Connection
 
-# Rows at once; the oldest go first. One is a few hundred bytes.
-_MOST: Final = 1000
+# Rows of one login at once, and of all that have none; of more the oldest go. So nobody pushes
+# out what another login has begun. One is a few hundred bytes.
+_MOST: Final = 32
+_MOST_WITHOUT_LOGIN: Final = 256
 
 
 class Confirmation(NamedTuple):
@@ -34,10 +36,11 @@ class ConfirmationStore:
     def add(self, confirmation: Confirmation, now: float) -> None:
         """Add one, and delete those that are late."""
         self._db.run("DELETE FROM confirmations WHERE expires <= ?", (now,))
+        most = _MOST if confirmation.login else _MOST_WITHOUT_LOGIN
         self._db.run(
-            "DELETE FROM confirmations WHERE nonce IN"
-            " (SELECT nonce FROM confirmations ORDER BY expires DESC LIMIT -1 OFFSET ?)",
-            (_MOST - 1,),
+            "DELETE FROM confirmations WHERE nonce IN (SELECT nonce FROM confirmations"
+            " WHERE login = ? ORDER BY expires DESC LIMIT -1 OFFSET ?)",
+            (confirmation.login, most - 1),
         )
         places = ", ".join("?" * len(confirmation))
         self._db.run(f"INSERT INTO confirmations VALUES ({places})", tuple(confirmation))  # noqa: S608

@@ -70,6 +70,8 @@ from hive_core.model.work.trigger import FIRE
 
 LIVE_RATE, LIVE_BURST = 4.0, 8  # live texts of one agent: a second, and in a burst
 OPENINGS_A_MINUTE = 5  # logins that one address opens, or fails to
+# Confirmations that are begun without a login, to open one by a passkey.
+BEGUN_RATE, BEGUN_BURST = 1.0, 60
 CODES, CODES_SECONDS = 5, 300  # TOTP codes that an account may try
 REPORT_RATE, REPORT_BURST = 2.0, 20  # progress reports of one task: a second, and in a burst
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
@@ -204,11 +206,12 @@ class Ledger:
         self.changes = TokenBuckets(limits.change_rate, limits.change_burst)
         self.commits = TokenBuckets(limits.commit_rate, limits.commit_burst)
         self.openings = TokenBuckets(OPENINGS_A_MINUTE / 60, OPENINGS_A_MINUTE)
+        self.begun = TokenBuckets(BEGUN_RATE, BEGUN_BURST)
         self.codes = TokenBuckets(CODES / CODES_SECONDS, CODES)
         # A batch that is run again must not be charged twice.
         self._charged = (
-            self.sends, self.reports, self.changes, self.commits, self.openings, self.codes,
-            self.egress_refusals,
+            self.sends, self.reports, self.changes, self.commits, self.openings, self.begun,
+            self.codes, self.egress_refusals,
         )  # fmt: skip
 
     @classmethod

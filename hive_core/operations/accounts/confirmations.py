@@ -102,6 +102,8 @@ def begin_confirmation(call: Call, params: BeginConfirmationParams) -> Record[Be
     if params.origin not in call.settings.web.origins:
         raise InvalidArgument("is not one of the origins in hive.toml", field="origin")
     login = None if params.operation == OPEN_LOGIN else own_login(call)
+    if login is None:
+        _count_begun(call)
     level, request = _request_of(call, login, params)
     nonce, expires = secrets.token_urlsafe(24), call.now + SECONDS
     begun = Confirmation(
@@ -111,6 +113,14 @@ def begin_confirmation(call: Call, params: BeginConfirmationParams) -> Record[Be
     call.ledger.confirmations.add(begun, call.now)
     fields = {"confirms": params.operation}
     return Record(_view(call, login, begun), fields=fields)
+
+
+def _count_begun(call: Call) -> None:
+    """Count one that nobody has logged in for, as each is a row and an event."""
+    after = call.ledger.begun.take(call.uid, call.now)
+    if after > 0:
+        reason = "cannot begin a login by a passkey: too many were begun, try again in"
+        raise LimitReached(f"{reason} {after:.0f} s", retry_after=after)
 
 
 def _request_of(
