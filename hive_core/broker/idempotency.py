@@ -31,7 +31,12 @@ def store_result(call: Call, operation: Operation, params: Params, key: str, tex
 
 
 def _key_of(call: Call, key: str) -> str:
-    """The key as it is stored: a sub-agent does not get results of its agent or of another one."""
+    """The key as it is stored.
+
+    A sub-agent gets no results of its agent or of another one, and a login none of another login.
+    """
+    if call.seat is not None:
+        return f"login {call.seat.login}/{key}"
     return key if call.sub is None else f"{call.sub.id}/{key}"
 
 

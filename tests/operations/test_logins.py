@@ -211,3 +211,11 @@ def test_a_passkey_opens_a_login_of_its_account(world: World) -> None:
     (row,) = rows(world, "list_passkeys", "passkeys")
     world.call(OPERATOR, "remove_passkey", passkey=row["passkey"])
     assert client.refusal("list_agents").fields["rule"] == "login"
+
+
+def test_a_login_gets_no_result_of_another_login_by_its_idempotency_key(world: World) -> None:
+    ann, bob = open_login(world), open_login(world, "bob")
+    assert ann.call("close_login", idempotency_key="k")["account"] == "ann"
+    assert isinstance(LoginClient(world).refusal("close_login", idempotency_key="k"), NotAllowed)
+    assert bob.call("close_login", idempotency_key="k")["account"] == "bob"
+    assert [login.account for login in world.ledger.logins.all()] == []
