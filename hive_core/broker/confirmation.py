@@ -27,10 +27,16 @@ _NO_CONFIRMATION: Final = Decision.denial(
 
 
 def request_digest(call: Call, operation: Operation, params: Params) -> str:
-    """The digest of what a confirmation is for."""
+    """The digest of what a confirmation is for.
+
+    It has the UUIDs of the agents too: another one may get the name of one that was destroyed.
+    """
     wanted = params.model_dump(mode="json", exclude=set(_NOT_BOUND))
     bound = operation.bound(call, params) if operation.bound is not None else ""
-    text = json.dumps([operation.name, wanted, bound], sort_keys=True, separators=(",", ":"))
+    names = (str(wanted.get(param)) for param in (operation.target, operation.second) if param)
+    agents = [call.hive.specs[name].id for name in names if name in call.hive.specs]
+    request = [operation.name, wanted, bound, agents]
+    text = json.dumps(request, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -343,3 +343,15 @@ def test_attack_24_nobody_pushes_out_what_another_login_has_begun(
     client.call("complete_confirmation", nonce=begun["nonce"], assertion=assertion)
     rows = world.ledger.connection.rows("SELECT login, count(*) FROM confirmations GROUP BY login")
     assert sorted(count for _, count in rows) == [1, 32, 60]
+
+
+def test_a_confirmation_is_not_for_another_agent_that_got_the_name(
+    world: World, ann: tuple[LoginClient, MemoryAuthenticator]
+) -> None:
+    client, key = ann
+    world.call("a", "spawn", name="child")
+    grant = {**GRANT, "agent": "child"}
+    confirm(client, key, "grant_capability", **grant)
+    world.call("a", "destroy", agent="child")
+    world.call("a", "spawn", name="child", command=["other"])
+    assert rule_of(client.refusal("grant_capability", **grant)) == "confirm"
