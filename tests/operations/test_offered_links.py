@@ -112,3 +112,11 @@ def test_a_removed_account_leaves_no_links(world: World) -> None:
     secret = offer(world, "stop", agent="a")
     world.call(OPERATOR, "remove_account", account="notify")
     assert isinstance(LoginClient(world).refusal("use_link", secret=secret), NotFound)
+
+
+def test_a_link_is_void_once_its_account_may_offer_none(world: World) -> None:
+    secret = offer(world, "deny", id=waits(world), why="no")
+    world.call(OPERATOR, "create_account", name="notify", scopes=["viewer"])
+    stranger = LoginClient(world)
+    assert isinstance(stranger.refusal("show_link", secret=secret), NotFound)
+    assert isinstance(stranger.refusal("use_link", secret=secret), NotFound)

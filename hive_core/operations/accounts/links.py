@@ -135,8 +135,9 @@ def use_link(call: Call, params: UseLinkParams) -> Record[UsedLink]:
 def _find_link(call: Call, secret: SecretStr) -> OfferedLink:
     seat_of(call)
     link = call.ledger.offered_links.get(digest_of(secret.get_secret_value()), call.now)
-    if link is None:
-        raise NotFound("there is no such link: it was used, is late, or never was")
+    account = call.ledger.accounts.get(link.account) if link is not None else None
+    if link is None or account is None or Scope.NOTIFIER not in account.scopes:
+        raise NotFound("there is no such link: it was used, is late, or its account may offer none")
     return link
 
 
