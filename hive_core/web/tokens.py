@@ -60,9 +60,10 @@ class TokenLogins:
 
         NotAllowed: hived knows no such token.
         """
-        login = self._login(token)
+        login = self._logins.get(_key(token)) or TokenLogin()
         login.count_request(self.clock())
         connection = _take_open(login.idle) or await self._open(token, address)
+        login = self._remember(token, login)
         try:
             yield connection
         finally:
@@ -71,7 +72,7 @@ class TokenLogins:
     @asynccontextmanager
     async def count_stream(self, token: str) -> AsyncIterator[None]:
         """Count a stream while it runs. LimitReached: there are as many as there may be."""
-        login = self._login(token)
+        login = self._remember(token, TokenLogin())
         if login.streams >= STREAMS_OF_TOKEN:
             raise LimitReached(f"{STREAMS_OF_TOKEN} streams of one token reached", retry_after=5)
         if self.streams >= STREAMS_MOST:
@@ -108,14 +109,17 @@ class TokenLogins:
         else:
             login.idle.append(connection)
 
-    def _login(self, token: str) -> TokenLogin:
-        """What is remembered of a token; the one that was used longest ago is forgotten first."""
-        login = self._logins.setdefault(_key(token), TokenLogin())
+    def _remember(self, token: str, login: TokenLogin) -> TokenLogin:
+        """What is remembered of a token that hived knows, so that no others push it out.
+
+        The one that was used longest ago is forgotten first, but none that has a stream.
+        """
+        login = self._logins.setdefault(_key(token), login)
         self._logins.move_to_end(_key(token))
-        while len(self._logins) > _TOKENS_MOST:
-            oldest = next(iter(self._logins))
+        unused = [key for key, known in self._logins.items() if not known.streams]
+        for oldest in unused[: max(0, len(self._logins) - _TOKENS_MOST)]:
             self._logins.pop(oldest).close()
-        return login
+        return self._logins.setdefault(_key(token), login)
 
 
 def _key(token: str) -> bytes:

@@ -156,6 +156,24 @@ def test_events_follow_resume_after_the_last_one_and_tell_of_a_gap(
     run_api(harness, tmp_path, main)
 
 
+def test_tokens_that_hived_does_not_know_push_out_none_that_it_knows(
+    harness: BrokerHarness, tmp_path: Path
+) -> None:
+    async def main(host: ApiHost) -> None:
+        token = host.new_token("viewer")
+        open_ = [host.begin("GET", "/api/v1/events", token) for _ in range(STREAMS_OF_TOKEN)]
+        for answer, _ in open_:
+            await answer.came.wait()
+        for number in range(70):
+            assert (await host.call("list_agents", f"token_{number}")).status in (401, 429)
+        assert (await host.ask("GET", "/api/v1/events", token)).status == 429
+        for answer, task in open_:
+            answer.closed.set()
+            await task
+
+    run_api(harness, tmp_path, main)
+
+
 def test_a_stream_is_lines_or_events_and_a_token_has_four(
     harness: BrokerHarness, tmp_path: Path
 ) -> None:
