@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from fixtures.approvals import ONE, TWO, row, waits
 from fixtures.logins import ORIGIN, LoginClient, Reply, login_link, open_login, with_passkey
-from fixtures.world import World
+from fixtures.world import World, rows
 from pydantic import SecretStr
 
 from hive_core.broker.scopes import OperationClass, class_of
@@ -308,15 +308,15 @@ def test_a_budget_takes_a_fresh_confirmation_whichever_call_gives_it(
 ) -> None:
     client, key = ann
     bob = open_login(world, "bob", ["operator"])
-    task = {"agent": "a", "description": "mend it", "budget": {"tokens": 1000}}
-    made = {
+    task: Reply = {"agent": "a", "description": "mend it", "budget": {"tokens": 1000}}
+    made: Reply = {
         "agent_role": "Tester", "task_description": "test", "agent_type": "worker", "parent": "a",
         "budget": {"tokens": 1000},
     }  # fmt: skip
     world.call(OPERATOR, "allocate_budget", agent="root", kind="tokens", amount=10)
     world.call("root", "report_usage", tokens_in=10)
-    ((question, *_),) = [world.call(OPERATOR, "list_questions")["questions"]]
-    answer = {"question": question["id"], "answers": ["500"]}
+    (question,) = rows(world.call(OPERATOR, "list_questions")["questions"])
+    answer: Reply = {"question": question["id"], "answers": ["500"]}
     calls = {"assign_task": task, "spawn_agent_and_assign_task": made, "answer": answer}
     for operation, params in calls.items():
         assert rule_of(bob.refusal(operation, **params)) == "scope"
@@ -341,8 +341,8 @@ def test_attack_24_nobody_pushes_out_what_another_login_has_begun(
         other.begin("allow", agent="a", other="b")
     assertion = key.sign(begun["nonce"], begun["challenge"])
     client.call("complete_confirmation", nonce=begun["nonce"], assertion=assertion)
-    rows = world.ledger.connection.rows("SELECT login, count(*) FROM confirmations GROUP BY login")
-    assert sorted(count for _, count in rows) == [1, 32, 60]
+    sql = "SELECT count(*) FROM confirmations GROUP BY login"
+    assert sorted(count for (count,) in world.ledger.connection.rows(sql)) == [1, 32, 60]
 
 
 def test_a_confirmation_is_not_for_another_agent_that_got_the_name(
