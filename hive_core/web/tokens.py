@@ -15,6 +15,7 @@ from hive_core.web.daemon_client import DaemonConnection
 REQUESTS_A_SECOND: Final = 20.0
 BURST: Final = 60.0
 STREAMS_OF_TOKEN: Final = 4
+CALLS_OF_TOKEN: Final = 16  # at once, with its streams: login.sock has connections for all
 STREAMS_MOST: Final = 400
 _TOKENS_MOST: Final = 64  # that are remembered with idle connections
 _IDLE_MOST: Final = 4  # connections of one token
@@ -27,6 +28,7 @@ class TokenLogin:
 
     idle: list[DaemonConnection] = field(default_factory=list)
     streams: int = 0
+    busy: int = 0  # its connections that serve a call or a stream
     _left: float = BURST
     _counted: float = 0.0
 
@@ -62,11 +64,15 @@ class TokenLogins:
         """
         login = self._logins.get(_key(token)) or TokenLogin()
         login.count_request(self.clock())
+        if login.busy >= CALLS_OF_TOKEN:
+            raise LimitReached(f"{CALLS_OF_TOKEN} calls of one token reached", retry_after=1)
         connection = _take_open(login.idle) or await self._open(token, address)
         login = self._remember(token, login)
+        login.busy += 1
         try:
             yield connection
         finally:
+            login.busy -= 1
             self._give_back(token, login, connection)
 
     @asynccontextmanager
@@ -112,11 +118,11 @@ class TokenLogins:
     def _remember(self, token: str, login: TokenLogin) -> TokenLogin:
         """What is remembered of a token that hived knows, so that no others push it out.
 
-        The one that was used longest ago is forgotten first, but none that has a stream.
+        The one that was used longest ago is forgotten first, but none that is in use.
         """
         login = self._logins.setdefault(_key(token), login)
         self._logins.move_to_end(_key(token))
-        unused = [key for key, known in self._logins.items() if not known.streams]
+        unused = [key for key, known in self._logins.items() if not known.busy]
         for oldest in unused[: max(0, len(self._logins) - _TOKENS_MOST)]:
             self._logins.pop(oldest).close()
         return self._logins.setdefault(_key(token), login)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from hive_core.operations import load
 from hive_core.surfaces.openapi import served_operations
 from hive_core.web.api import OPENAPI
 from hive_core.web.exposition import metrics_text
-from hive_core.web.tokens import BURST, STREAMS_OF_TOKEN
+from hive_core.web.tokens import BURST, CALLS_OF_TOKEN, STREAMS_OF_TOKEN
 
 
 @pytest.fixture(name="harness")
@@ -170,6 +171,23 @@ def test_tokens_that_hived_does_not_know_push_out_none_that_it_knows(
         for answer, task in open_:
             answer.closed.set()
             await task
+
+    run_api(harness, tmp_path, main)
+
+
+def test_calls_that_wait_leave_connections_for_other_tokens(
+    harness: BrokerHarness, tmp_path: Path
+) -> None:
+    async def main(host: ApiHost) -> None:
+        token, other = host.new_token("viewer"), host.new_token("viewer")
+        assert (await host.call("list_agents", token)).status == 200
+        tokens = host.api.tokens
+        async with AsyncExitStack() as held:
+            for _ in range(CALLS_OF_TOKEN):
+                await held.enter_async_context(tokens.connect(token, "203.0.113.9"))
+            assert (await host.call("list_agents", token)).status == 429
+            assert (await host.call("list_agents", other)).status == 200
+        assert (await host.call("list_agents", token)).status == 200
 
     run_api(harness, tmp_path, main)
 
