@@ -355,3 +355,14 @@ def test_a_confirmation_is_not_for_another_agent_that_got_the_name(
     world.call("a", "destroy", agent="child")
     world.call("a", "spawn", name="child", command=["other"])
     assert rule_of(client.refusal("grant_capability", **grant)) == "confirm"
+
+
+def test_what_was_confirmed_counts_no_more_once_a_passkey_is_removed(
+    world: World, ann: tuple[LoginClient, MemoryAuthenticator]
+) -> None:
+    client, key = ann
+    confirm(client, key, "grant_capability", **GRANT)
+    (passkey,) = rows(world.call(OPERATOR, "list_passkeys")["passkeys"])
+    world.call(OPERATOR, "remove_passkey", passkey=passkey["passkey"])
+    assert rule_of(client.refusal("grant_capability", **GRANT)) == "confirm"
+    assert rule_of(client.refusal("destroy", agent="b")) == "confirm"

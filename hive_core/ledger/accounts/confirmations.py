@@ -67,3 +67,7 @@ class ConfirmationStore:
             (login, request, now),
         )
         return rows[0][0] if rows else ""
+
+    def delete_all_of(self, login: str) -> None:
+        """Delete what a login has begun or given."""
+        self._db.run("DELETE FROM confirmations WHERE login = ?", (login,))

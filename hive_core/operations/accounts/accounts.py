@@ -19,7 +19,11 @@ from hive_core.model.operator.account import (
     Via,
     digest_of,
 )
-from hive_core.operations.accounts.new_login import end_logins_of, open_new_login
+from hive_core.operations.accounts.new_login import (
+    end_logins_of,
+    open_new_login,
+    withdraw_confirmations,
+)
 from hive_core.operations.accounts.views import TOPIC, AccountRow, PasskeyRow, account_row
 from hive_core.policy.rules import OPERATOR
 
@@ -177,6 +181,7 @@ def set_totp(call: Call, params: SecretOfAccountParams) -> Record[TotpKey]:
     existing_account(call, params.account)
     key = secrets.token_bytes(_TOTP_BYTES)
     call.ledger.accounts.set_totp(params.account, key)
+    withdraw_confirmations(call, params.account)
     text = base64.b32encode(key).decode()
     uri = f"otpauth://totp/{quote(f'hive:{params.account}')}?secret={text}&issuer=hive"
     return Record(TotpKey(secret=text, uri=uri), fields={"account": params.account})
@@ -205,6 +210,7 @@ def remove_passkey(call: Call, params: RemovePasskeyParams) -> Record[Removed]:
         raise NotFound(f"no passkey {params.passkey[:64]}")
     call.ledger.accounts.delete_passkey(passkey.id)
     end_logins_of(call, passkey.account, Via.PASSKEY)
+    withdraw_confirmations(call, passkey.account)
     call.notify(TOPIC)
     fields = {"account": passkey.account, "passkey": passkey.id}
     return Record(Removed(removed=passkey.id), fields=fields)

@@ -44,3 +44,11 @@ def end_logins_of(call: Call, account: str, via: Via | None = None) -> None:
     for login in call.ledger.logins.all():
         if login.account == account and via in (None, login.via):
             end_one_login(call, login)
+
+
+def withdraw_confirmations(call: Call, account: str) -> None:
+    """What logins of an account have confirmed counts no more: the key may be in other hands."""
+    for login in call.ledger.logins.all():
+        if login.account == account:
+            call.ledger.logins.set_confirmed(login.id, 0.0)
+            call.ledger.confirmations.delete_all_of(login.id)
