@@ -43,7 +43,7 @@ let
       switch = cfg.deploy.switchTimeout;
     };
     grace.start = cfg.deploy.startTimeout;
-    web = { inherit (cfg.web) enable origins; };
+    web = { inherit (cfg.web) origins; };
     retention.archive = cfg.retention.archive;
   } cfg.settings;
 

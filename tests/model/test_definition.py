@@ -92,8 +92,8 @@ def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], wa
         ({"hive": {"limits": {"budgetUsd": 5}, "funds": {"usd": 4}}}, "usd is set too"),
         ({"hive": {"limits": {"depth": 5}, "max_depth": 4}}, "max_depth is set too"),
         ({"hive": {"funds": 4, "limits": {}}}, "must be a table"),
-        ({"hive": {"network": "veth"}}, "hive.network: 'veth' has no effect: there is no network"),
-        ({"hive": {"network": "lan"}}, "hive.network: 'lan' has no effect: there is no network"),
+        ({"hive": {"network": "veth"}}, "hive.network: 'veth' has no effect: network profile"),
+        ({"hive": {"network": "lan"}}, "hive.network: 'lan' has no effect: network profile"),
     ],
 )
 def test_what_cannot_be_is_refused(front: dict[str, object], reason: str) -> None:

@@ -132,7 +132,7 @@ def test_each_option_reaches_the_daemon() -> None:
         "deploy": {"window": 1.5, "generations": 3, "first_wave": 2, "second_wave": 0.5,
                    "evaluation": 7.0, "build": 6.0, "switch": 8.0},
         "grace": {"start": 9.0}, "retention": {"archive": 5.0}, "limits": {"agents": 7},
-        "web": {"enable": True, "origins": ["https://h.example"]},
+        "web": {"origins": ["https://h.example"]},
     }  # fmt: skip
 
 
