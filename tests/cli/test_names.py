@@ -34,7 +34,7 @@ def test_both_forms_of_stop_make_the_same_call(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize(("words", "method"), [
-    (("ls",), "ListAgents"), (("ps",), "ListAgents"), (("top",), "Survey"),
+    (("ls",), "ListAgents"), (("ps",), "ListAgents"), (("top",), "WatchAgents"),
     (("rm", "bob", "--yes"), "Destroy"), (("agent", "rm", "bob", "--yes"), "Destroy"),
     (("queue", "rm", "bob/q"), "CloseQueue"), (("task", "rm", ID), "CancelTask"),
     (("question", "rm", ID), "CancelQuestion"), (("trigger", "rm", ID), "RemoveTrigger"),
@@ -43,7 +43,7 @@ def test_both_forms_of_stop_make_the_same_call(hive: Hive) -> None:
     (("cap", "rm", "bob", "spawn"), "RevokeCapability"), (("approval", "ls"), "ListApprovals"),
 ])  # fmt: skip
 def test_aliases_run_the_expected_commands(hive: Hive, words: tuple[str, ...], method: str) -> None:
-    reply: Message = {"left": 0, "kind": "money", "agent": "bob", "spent": 0}
+    reply: Message = {"left": 0, "kind": "money", "agent": "bob", "spent": 0, "synced": True}
     hive.peer.answers = defaultdict(lambda: lambda _: dict(reply))
     assert hive(*words).status == 0
     assert [name for name, _ in hive.peer.calls if name != "MetaLog"] == [method]

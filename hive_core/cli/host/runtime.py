@@ -22,6 +22,7 @@ from hive_core.errors import HiveError, InvalidArgument, NotAllowed, NotFound, U
 
 FOLDER: Final = "/usr/local/lib/hive-clis"
 COMPLETE: Final = ".complete"
+NO_SETTINGS: Final = "no-settings"
 _LOCKS: Final = Path(__file__).with_name("runtimes")
 _SECONDS: Final = 1800.0
 _TRIAL: Final = 60.0
@@ -192,6 +193,8 @@ def _link_program(package: RuntimePackage, folder: Path, cpu: str) -> None:
         )
     (folder / "bin").mkdir()
     (folder / "bin" / package.name).symlink_to(f"../{program}")
+    # For a CLI that wants a folder of settings: an empty one, which no agent can write to.
+    (folder / NO_SETTINGS / package.name).mkdir(parents=True)
 
 
 def _try_program(package: RuntimePackage, folder: Path) -> str:

@@ -21,6 +21,7 @@ from hive_core.agent.session.runtimes.acp_custom import AcpSettings
 from hive_core.agent.session.runtimes.acp_gate import AcpGate
 from hive_core.agent.session.runtimes.cli_dialect import CliPlace, CliTurn
 from hive_core.agent.session.runtimes.opencode import OpencodeDialect
+from hive_core.cli.host.runtime import NO_SETTINGS
 from hive_core.errors import InvalidArgument
 
 FAKE = Path(__file__).parents[2] / "fixtures/fake_acp.py"
@@ -200,7 +201,8 @@ def test_opencode_asks_before_each_use_and_reads_no_settings_of_the_agent(tmp_pa
     assert settings["agent"]["hive"]["prompt"] == "SYSTEM"
     provider = settings["provider"]["hive"]
     assert provider["options"]["headers"] == {"x-hive-task": "T"}
-    assert environment["XDG_CONFIG_HOME"] == environment["OPENCODE_TEST_HOME"] == "/nonexistent"
+    for name in ("XDG_CONFIG_HOME", "OPENCODE_TEST_HOME"):
+        assert environment[name] == f"/opt/hive/clis/{NO_SETTINGS}"
     turn.locked = True
     locked = json.loads(OpencodeDialect().environment(turn, place)["OPENCODE_PERMISSION"])
     assert "ask" not in (locked.get("bash"), locked.get("edit"))

@@ -22,7 +22,7 @@ _TOOLS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _NEEDS_RIPGREP: Final = ("list", "search")
 _LOCKED: Final = ("bash", "edit")
-_NOWHERE: Final = "/nonexistent"
+_NO_SETTINGS: Final = "no-settings"  # of its package: without the folder it does not start
 _MODEL_PACKAGE: Final = "@ai-sdk/openai-compatible"  # inside the program
 
 
@@ -40,12 +40,12 @@ class OpencodeDialect(AcpDialect):
         return [program, "acp", "--pure", "--cwd", str(place.workspace)]
 
     def environment(self, turn: CliTurn, place: CliPlace) -> Mapping[str, str]:
-        home = place.home
+        home, nothing = place.home, str(place.folder / _NO_SETTINGS)
         return {
             "OPENCODE_CONFIG_CONTENT": json.dumps(_settings(turn)),
             "OPENCODE_PERMISSION": json.dumps(_permissions(turn)),
             # Settings and plugins of these places would add to those above.
-            "XDG_CONFIG_HOME": _NOWHERE, "OPENCODE_TEST_HOME": _NOWHERE, "OPENCODE_PURE": "1",
+            "XDG_CONFIG_HOME": nothing, "OPENCODE_TEST_HOME": nothing, "OPENCODE_PURE": "1",
             "XDG_DATA_HOME": str(home / ".local/share"), "XDG_CACHE_HOME": str(home / ".cache"),
             "XDG_STATE_HOME": str(home / ".local/state"),
             **{f"OPENCODE_DISABLE_{name}": "1" for name in _OFF},
