@@ -108,9 +108,8 @@ async def run(options: NotifyOptions) -> None:
             for name, route in config.routes.items()
         }
         file = NotifyStateFile(options.state / "state.json")
-        notifier = Notifier(
-            LoginSource(options.socket, token), config.routes, senders, file, time.time
-        )
+        source = LoginSource(options.socket, token)
+        notifier = Notifier(source, config.routes, senders, file, time.time)
         notifier.load()
         notify(f"READY=1\nSTATUS={len(senders)} routes")
         work = asyncio.create_task(notifier.run())
@@ -118,7 +117,11 @@ async def run(options: NotifyOptions) -> None:
         done, _ = await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         notify("STOPPING=1")
         work.cancel()
-        await asyncio.gather(work, return_exceptions=work not in done)
+        await asyncio.wait([work])
+        stop.cancel()
+        await source.end()
+    if work in done:
+        work.result()  # it ends by itself only with an error
 
 
 def parse_options(arguments: Sequence[str]) -> NotifyOptions:

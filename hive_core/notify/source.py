@@ -94,6 +94,14 @@ class LoginSource:
                 self._streams[1].close()
         self._streams, self._frames = None, FrameReader()
 
+    async def end(self) -> None:
+        """Close the connection, and wait until it is closed."""
+        writer = self._streams[1] if self._streams is not None else None
+        self.close()
+        if writer is not None:
+            with suppress(OSError):
+                await writer.wait_closed()
+
     async def _open(self) -> None:
         self._streams = await asyncio.open_unix_connection(str(self._socket))
         await self._ask("OpenLogin", {"credential": self._token})

@@ -245,7 +245,7 @@ def test_without_the_user_of_hive_model_there_are_no_sockets(
         ann = hives[-1].spec("ann").model_copy(update={"runtime": Runtime.BUILTIN})
         hives.append(hives[-1].with_spec("ann", ann))
         service.on_topics(frozenset({"tree"}))
-        assert "there is no user hive-model" in troubles["models"]
+        assert "user hive-model does not exist" in troubles["models"]
         hives.pop()
         service.on_topics(frozenset({"tree"}))
         assert troubles == {}

@@ -40,7 +40,7 @@ def test_each_connection_opens_its_login_first_and_is_made_again(hived: FakeBrok
             await source.todo()
         hived.start()
         assert await source.todo()
-        source.close()
+        await source.end()
 
     asyncio.run(ask())
     called = [name for name, _ in hived.calls]
