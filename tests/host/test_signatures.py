@@ -175,7 +175,9 @@ def test_a_damaged_key_is_nobodys() -> None:
 def test_a_pgp_key_that_is_not_good_any_more_may_not_sign(desk: ManualTransport, case: str) -> None:
     """gpgv itself ends with success for all of them, and says so beside it."""
     (desk.folder / "gnupg").mkdir(mode=0o700)
+    # The clock of each process begins there; a key that is made slowly must not be of the future.
     gpg = ("gpg", "--batch", "--quiet", "--faked-system-time", "20200101T000000")
+    later = (*gpg[:-1], "20200101T010000")
     lasting = {"old": "never" if case == "revoked" else "1d"}
     lasting |= {"new": "never"} if case == "beside a good one" else {}
     for who, lasts in lasting.items():
@@ -183,11 +185,11 @@ def test_a_pgp_key_that_is_not_good_any_more_may_not_sign(desk: ManualTransport,
         desk.run(*gpg, *words, lasts)
     (desk.folder / "payload").write_text("as it was signed")
     users = [word for who in lasting for word in ("-u", f"{who}@example.org")]
-    signature = desk.run(*gpg, *users, "--armor", "--detach-sign", "--output", "-", "payload")
+    signature = desk.run(*later, *users, "--armor", "--detach-sign", "--output", "-", "payload")
     if case == "revoked":
         (made,) = (desk.folder / "gnupg/openpgp-revocs.d").iterdir()
         made.write_text(made.read_text().replace(":-----BEGIN", "-----BEGIN"))
-        desk.run(*gpg, "--import", str(made))
+        desk.run(*later, "--import", str(made))
     desk.signers.write_text(desk.run("gpg", "--armor", "--export"))
     desk.signers.chmod(0o644)
     payload = b"as it was signed"
