@@ -32,11 +32,11 @@ OURS: Final = frozenset({
     "state", "status", "tier", "wanted",
 })  # fmt: skip
 # They wait, enter a container, change the machine, download, or read what the test would have to
-# make.
+# make. `watch` has tests of its own for such text.
 ELSEWHERE: Final = frozenset({
     "setup", "teardown", "migrate", "shell", "completion", "doctor", "reap", "wait", "declare",
     "lint", "load", "template", "metrics", "group", "call", "schema", "chat", "export", "get",
-    "set", "cp", "help", "version", "install",
+    "set", "cp", "help", "version", "install", "watch",
 })  # fmt: skip
 STYLES: Final = ((), ("-o", "json"), ("-o", "name"))
 
