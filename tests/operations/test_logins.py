@@ -177,6 +177,13 @@ def test_an_address_opens_five_logins_a_minute(world: World) -> None:
     assert client.call("open_login", credential=secret, address="198.51.100.2")
 
 
+def test_wrong_tokens_of_an_address_keep_no_person_out(world: World) -> None:
+    for _ in range(6):
+        LoginClient(world).refusal("open_login", credential="token_wrong", address="198.51.100.1")
+    secret = login_link(world)
+    assert LoginClient(world).call("open_login", credential=secret, address="198.51.100.1")
+
+
 def test_refusals_without_a_login_leave_room_for_those_of_the_operator(world: World) -> None:
     client = LoginClient(world)
     for _ in range(world.settings.limits.refusals_kept + 5):

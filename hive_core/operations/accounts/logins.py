@@ -120,7 +120,7 @@ def _known_login(call: Call, params: OpenLoginParams) -> Login | None:
 
 def _open_afresh(call: Call, params: OpenLoginParams) -> tuple[Login, str]:
     """A new login by a link or a passkey: only so many a minute, with those that fail."""
-    after = call.ledger.openings.take(params.address or f"uid {call.uid}", call.now)
+    after = call.ledger.openings.take(_source(call, params), call.now)
     if after > 0:
         reason = f"cannot open a login{_from(params)}: too many, try again in {after:.0f} s"
         raise LimitReached(reason, rule=_RULE, retry_after=after)
@@ -134,6 +134,13 @@ def _open_afresh(call: Call, params: OpenLoginParams) -> tuple[Login, str]:
     if account is None:
         raise NotAllowed(f"cannot open a login{_from(params)}: no valid credential", rule=_RULE)
     return open_new_login(call, account, via)
+
+
+def _source(call: Call, params: OpenLoginParams) -> str:
+    """Whose tries count together. Wrong tokens of an address keep no person out who logs in."""
+    secret = params.credential.get_secret_value() if params.credential else ""
+    kind = "token" if secret.startswith("token_") else "login"
+    return f"{kind} {params.address or f'uid {call.uid}'}"
 
 
 def _account_of_link(call: Call, params: OpenLoginParams) -> str | None:
