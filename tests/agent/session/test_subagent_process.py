@@ -26,9 +26,12 @@ ORDER = ForkOrder(
 ESCAPE = "import os, time; os.fork() or os.setsid(); time.sleep(600)"
 
 
-# It ends, and leaves a process in another session that forks and ends again and again.
+# It ends, and leaves a process in another session that forks and ends again and again. Its name is
+# not UTF-8, and looks like the end of a process in /proc/PID/stat.
 RUNNER = """
 import os
+with open("/proc/self/comm", "wb") as name:
+    name.write(b"\\xff) Z 1")
 done, begun = os.pipe()
 if os.fork():
     os.read(done, 1)

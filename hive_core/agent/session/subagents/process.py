@@ -145,8 +145,11 @@ def _owner_of(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """State, parent and so on, as in proc(5); empty for a process that is gone."""
+    """State, parent and so on, as in proc(5); empty for a process that is gone.
+
+    A process chooses its own name, which need be no text and may hold parentheses.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
