@@ -1,4 +1,4 @@
-"""Logins on login.sock: what opens one, what it may do, and when it ends."""
+"""Logins on login.sock: what opens one, what it may do, when it ends (Q49)."""
 
 from __future__ import annotations
 

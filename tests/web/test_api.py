@@ -1,4 +1,4 @@
-"""The HTTP API: tokens, errors, streams that resume (row Q39), metrics, and its description."""
+"""The HTTP API: tokens, errors, streams that resume (rows Q39, Q49), metrics, description."""
 
 from __future__ import annotations
 

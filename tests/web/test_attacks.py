@@ -1,4 +1,4 @@
-"""What other sites, other logins and broken clients try: they get no page, and change nothing."""
+"""What other sites, other logins and broken clients try: they get nothing, change nothing (Q49)."""
 
 from __future__ import annotations
 

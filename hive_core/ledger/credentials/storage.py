@@ -55,5 +55,5 @@ class CredentialStore:
         )
 
     def delete_all_of(self, agent: str) -> None:
-        """Delete the rows of an agent that cannot be restored any more."""
+        """Delete the rows of an agent whose archive has been deleted."""
         self._db.run("DELETE FROM credentials WHERE agent = ?", (agent,))
