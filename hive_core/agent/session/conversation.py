@@ -26,6 +26,8 @@ class OpenConversation:
         self._log = ConversationLog(folder, name)
         self._changed = threading.Condition(threading.RLock())
         self._arrived: list[Record] = []  # inputs that the request under way does not have
+        # What came since the last request began: a turn that parks now goes on with it.
+        self._news: set[str] = set()
 
     @property
     def state(self) -> ConversationState:
@@ -103,8 +105,24 @@ class OpenConversation:
             if turn is None and record.get("kind") == "mail":
                 record = {**record, **self.state.paused}
             self._arrived.append(self._log.append({**record, "t": "input", "turn": number}))
+            self._news.add("input")
             self.events.put(("urgent" if urgent else "input", ""))
         return True
+
+    def note_budget(self) -> None:
+        """A budget of the agent has room again."""
+        with self._changed:
+            self._news.add("budget")
+
+    def begin_request(self) -> None:
+        """What came so far is in the request that begins."""
+        with self._changed:
+            self._news.clear()
+
+    def has_news(self, *, budget: bool) -> bool:
+        """Whether what a parked turn waits for came while it was about to park."""
+        with self._changed:
+            return not self._news.isdisjoint({"stop", "budget" if budget else "input"})
 
     def add_reminder(self, text: str) -> None:
         """Log facts for the open turn; without one they are not needed."""
@@ -126,6 +144,7 @@ class OpenConversation:
         """The inputs that the next request carries; their events, which say the same, are gone."""
         with self._changed:
             self.drop_events()
+            self.begin_request()
             self._arrived = []
             turn = self.state.turn
             return [] if turn is None else turn.unseen
@@ -142,6 +161,7 @@ class OpenConversation:
             if turn is None or turn.end is not None or turn.task != task:
                 return False
             self.ending = why or "stopped"
+            self._news.add("stop")
         self.interrupt()
         return True
 

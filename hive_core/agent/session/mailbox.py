@@ -84,7 +84,7 @@ class Mailbox:
             case "stop":
                 self._stop(link, letter)
             case "wake":
-                self._session.wake(budget=True)
+                self._session.note_budget()
             case "define":
                 self._keep_text(link, letter)
             case "remind":

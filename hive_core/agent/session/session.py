@@ -94,11 +94,12 @@ class AgentSession:
         with self._changed:
             self._paused = {name: of for name, of in self._paused.items() if of != task}
 
-    def wake(self, *, budget: bool) -> None:
-        """Run the parked turns again; `budget`: those that wait for a budget."""
+    def note_budget(self) -> None:
+        """Run the turns again that wait for a budget, or are about to."""
         with self._changed:
-            names = [name for name, parked in self._parked.items() if parked.budget == budget]
-            for name in names:
+            for conversation in self._open.values():
+                conversation.note_budget()
+            for name in [name for name, parked in self._parked.items() if parked.budget]:
                 self._start(name, after_park=True)
 
     def stop_turn(self, name: str, task: str, why: str) -> bool:
@@ -236,6 +237,7 @@ class AgentSession:
     def _run(self, conversation: OpenConversation, was_parked: bool) -> None:  # noqa: FBT001 - args=
         """The thread of one conversation, until no turn is open or until it has to wait."""
         parked: Parked | None = None
+        conversation.begin_request()
         if self._take_room():
             try:
                 with self.services.open_link() as link:
@@ -251,6 +253,8 @@ class AgentSession:
             del self._running[conversation.name]
             if parked is not None:
                 self._parked[conversation.name] = parked
+                if conversation.has_news(budget=parked.budget):
+                    self._start(conversation.name, after_park=True)
             elif not self.services.stop.is_set():
                 self._start(conversation.name, after_park=False)
             self._close_idle(conversation.name)
@@ -259,6 +263,7 @@ class AgentSession:
     def _run_turns(self, conversation: OpenConversation, link: Link) -> Parked | None:
         guard = TurnGuard()
         while not conversation.is_idle and not self.services.stop.is_set():
+            conversation.begin_request()
             inputs = len(conversation.inputs)
             context = self._read_context(conversation, link)
             if isinstance(context, Parked):
