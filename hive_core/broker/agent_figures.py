@@ -15,7 +15,7 @@ WATCHED_EVERY: Final = 2.0
 """Seconds between two readings while somebody watches the figures."""
 # A watcher is asked again at each change, so one that is silent for so long has left.
 _WATCHED_FOR: Final = 30.0
-# Steps below which a reading is no change that anybody has to be shown.
+# Steps below which a reading is not shown as a change.
 _CPU_STEP: Final = 0.001
 _MEMORY_STEP: Final = 1 << 18
 _KIB: Final = 1024

@@ -32,7 +32,8 @@ def request_digest(call: Call, operation: Operation, params: Params) -> str:
     It has the UUIDs of the agents too: another one may get the name of one that was destroyed.
     """
     wanted = params.model_dump(mode="json", exclude=set(_NOT_BOUND))
-    bound = operation.bound(call, params) if operation.bound is not None else ""
+    bind = operation.login.bound
+    bound = bind(call, params) if bind is not None else ""
     names = (str(wanted.get(param)) for param in (operation.target, operation.second) if param)
     agents = [call.hive.specs[name].id for name in names if name in call.hive.specs]
     request = [operation.name, wanted, bound, agents]

@@ -11,7 +11,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Final,
-    Literal,
     TypeVar,
     Union,
     cast,
@@ -22,8 +21,8 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hive_core.broker.login_rule import DERIVED, LoginRule
 from hive_core.model.agents.roles import ACTIONS, ADMINISTER, Action
-from hive_core.model.operator.account import Scope
 from hive_core.policy.role_guard import guard_by_role
 from hive_core.policy.rules import OPERATOR, Rule
 
@@ -71,9 +70,6 @@ class Result(BaseModel):
 P = TypeVar("P", bound=Params)
 Handler = Callable[["Call", P], "Outcome"]
 Facts = Callable[["Call", P], frozenset[str]]
-Level = Literal["each", "fresh"]
-# Which confirmation a call needs; a function says it of the call, None: it needs none.
-Confirm = Level | Callable[["Call", P], "Level | None"]
 
 
 @dataclass(frozen=True)
@@ -108,11 +104,8 @@ class Operation:
     For programs that ask before a call: a `destructive` operation ends, replaces or removes
     something; an `idempotent` one has no further effect when it is called again with the same
     params; an `open_world` one reaches something outside the hive.
-    What logins on login.sock may call is derived (`broker/scopes.py`) from the rule, the params,
-    and from this: a `local` operation is served on the operator's own socket only; `any_login`: it
-    needs no login, or only the caller's own; `scope`: the only scope that has it. `confirm`: a
-    login confirms the call first, `each` time or within the last minutes (`fresh`). `bound` gives
-    what a confirmation of `each` is bound to beside the params.
+    What logins on login.sock may call is derived (`broker/scopes.py`) from the rule, the params
+    and `login`.
     """
 
     name: str
@@ -136,11 +129,7 @@ class Operation:
     destructive: bool = False
     idempotent: bool = False
     open_world: bool = False
-    local: bool = False
-    any_login: bool = False
-    scope: Scope | None = None
-    confirm: Confirm[Any] | None = None
-    bound: Callable[[Call, Any], str] | None = None
+    login: LoginRule = DERIVED
 
     @cached_property
     def awaits(self) -> bool:
@@ -208,11 +197,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     destructive: bool = False,
     idempotent: bool = False,
     open_world: bool = False,
-    local: bool = False,
-    any_login: bool = False,
-    scope: Scope | None = None,
-    confirm: Confirm[Any] | None = None,
-    bound: Callable[[Call, Any], str] | None = None,
+    login: LoginRule = DERIVED,
     into: dict[str, Operation] = REGISTRY,
 ) -> Callable[[Handler[P]], Handler[P]]:
     """Declare a handler `(call, params) -> outcome` as an operation under its own name.
@@ -228,11 +213,9 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
             _bare(handler, action, guard_by_role(action, allow)),
             target=target, second=second, preposition=preposition, facts=facts, whose=whose,
             aliases=aliases, shares=shares, urgent=urgent, destructive=destructive,
-            idempotent=idempotent, open_world=open_world, local=local, any_login=any_login,
-            scope=scope, confirm=confirm, bound=bound,
+            idempotent=idempotent, open_world=open_world, login=login,
         )  # fmt: skip
-        if streams:
-            declared = replace(declared, streams=True)
+        declared = replace(declared, streams=streams or declared.streams)
         _check(declared, into)
         into[declared.name] = declared
         return handler

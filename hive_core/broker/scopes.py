@@ -10,7 +10,8 @@ from functools import cache
 from typing import Final
 
 from hive_core.broker.call import Call
-from hive_core.broker.operation import Level, Operation, Params
+from hive_core.broker.login_rule import Level
+from hive_core.broker.operation import Operation, Params
 from hive_core.model.agents.roles import Action
 from hive_core.model.operator.account import Scope
 from hive_core.policy.algebra import Decision, DecisionTree, Rule
@@ -50,10 +51,11 @@ _NEVER: Final = {
 
 def class_of(operation: Operation) -> OperationClass:
     """The one class of an operation."""
-    if operation.local or operation.any_login:
-        return OperationClass.LOCAL if operation.local else OperationClass.ANY_LOGIN
-    if operation.scope is not None:
-        return _BY_SCOPE[operation.scope]
+    login = operation.login
+    if login.local or login.any_login:
+        return OperationClass.LOCAL if login.local else OperationClass.ANY_LOGIN
+    if login.scope is not None:
+        return _BY_SCOPE[login.scope]
     if operation.mutates:
         return _class_of_mutation(operation)
     is_read = operation.action in _READ_ACTIONS and not operation.writes
@@ -63,9 +65,10 @@ def class_of(operation: Operation) -> OperationClass:
 def _class_of_mutation(operation: Operation) -> OperationClass:
     if not _serves_operator_over_agents(operation.allow):
         return OperationClass.AGENT
-    if operation.confirm is None:
+    confirm = operation.login.confirm
+    if confirm is None:
         return OperationClass.OPERATOR
-    return OperationClass.BY_PARAMS if callable(operation.confirm) else OperationClass.APPROVER
+    return OperationClass.BY_PARAMS if callable(confirm) else OperationClass.APPROVER
 
 
 @cache
@@ -83,7 +86,7 @@ def _may_allow(tree: DecisionTree) -> bool:
 
 def level_of(call: Call, operation: Operation, params: Params) -> Level | None:
     """Which confirmation the call needs; a dry run needs none."""
-    confirm = operation.confirm
+    confirm = operation.login.confirm
     if confirm is None or getattr(params, "dry_run", False):
         return None
     return confirm(call, params) if callable(confirm) else confirm

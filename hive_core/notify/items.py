@@ -65,7 +65,7 @@ def todo_items(rows: Sequence[Row]) -> Iterator[NoticeItem]:
 
 
 def event_item(event: Row) -> NoticeItem | None:
-    """Something that happened and waits for nobody; None: nothing that people are told of."""
+    """An event that people are told of and need not act on; None for any other event."""
     fields = event.get("fields")
     about: Row = fields if isinstance(fields, dict) else {}
     seq, target = event.get("seq"), str(event.get("target") or "")

@@ -48,7 +48,7 @@ class LoginSource:
 
     async def events(self, after: str | None) -> tuple[list[Row], str]:
         kinds = ["task", "budget"]
-        if after is None:  # of what was before nobody is told
+        if after is None:  # hive-notify sends no notice of earlier events
             params: Message = {"last": 1, "limit": 1}
             rows = _rows(await self.call("ListEvents", params), "events")
             return [], str(rows[-1]["seq"]) if rows else "0"

@@ -79,7 +79,7 @@ class WebApp:
 
     @property
     def idle_seconds(self) -> float:
-        """How long nobody has been here."""
+        """Seconds since the last request ended."""
         return 0.0 if self._running else self.clock() - self.used
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -45,7 +45,7 @@ class WebConnection(BoundedHttpConnection):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # A stream that nobody reads holds this much, and then its frames wait.
+        # A stream whose client does not read holds this much, and then its frames wait.
         transport.set_write_buffer_limits(high=32 * 1024)
 
 

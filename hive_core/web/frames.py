@@ -69,7 +69,7 @@ class FrameLog:
         return frame
 
     def after(self, id_: str, topics: frozenset[str]) -> list[Frame]:
-        """The frames that follow `id_`; only GAP where some of them are not kept any more."""
+        """The frames that follow `id_`; only GAP where some of them are no longer kept."""
         epoch, _, digits = id_.partition("-")
         if epoch != self.epoch or not digits.isdecimal() or len(digits) > len(str(self.number)):
             return [GAP]

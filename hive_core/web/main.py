@@ -64,7 +64,7 @@ def passed_sockets() -> list[socket.socket]:
 
 
 async def serve(app: WebApp, listening: list[socket.socket], idle: float) -> None:
-    """Serve until a signal, or until nobody has come for `idle` seconds."""
+    """Serve until a signal, or until no request has come for `idle` seconds."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)

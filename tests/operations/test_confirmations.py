@@ -48,8 +48,8 @@ def rule_of(error: HiveError) -> object:
 
 def test_the_operations_that_take_a_confirmation_are_these() -> None:
     registry = load()
-    assert {op.name for op in registry.values() if op.confirm == "each"} == EACH
-    assert {op.name for op in registry.values() if op.confirm == "fresh"} == FRESH
+    assert {op.name for op in registry.values() if op.login.confirm == "each"} == EACH
+    assert {op.name for op in registry.values() if op.login.confirm == "fresh"} == FRESH
     by_params = {op.name for op in registry.values() if class_of(op) is OperationClass.BY_PARAMS}
     assert by_params == BY_PARAMS
     assert class_of(registry["move"]) is OperationClass.APPROVER

@@ -33,7 +33,7 @@ LOGINS: Final = Listing(
     (Column("login"), Column("account"), Column("via"), Column("scopes"),
      Column("name", priority=1), Column("used", words=moment),
      Column("expires", words=moment, priority=2)),
-    "nobody is logged in",
+    "no logins",
 )  # fmt: skip
 complete_account: Final = complete("list_accounts", "accounts", "account")
 complete_login: Final = complete("list_logins", "logins", "login")
@@ -50,8 +50,8 @@ def web() -> None:
 def login(session: Session, name: str) -> None:
     """Print a link that logs ACCOUNT in to the dashboard once, within two minutes.
 
-    ACCOUNT is `operator` by default and is created at its first login, with all scopes. Give nobody
-    the link: it is a key. Afterwards the dashboard offers to add a passkey.
+    ACCOUNT is `operator` by default and is created at its first login, with all scopes. The link is
+    a key: give it to no other person. Afterwards the dashboard offers to add a passkey.
     """
     try:
         reply = session.change("create_login_link", account=name)

@@ -21,7 +21,7 @@ GROUP: Final = "hive-login"
 class LoginSocket:
     """Opens login.sock, and closes connections whose login has ended.
 
-    A host without these users has no login.sock: nobody could use it.
+    A host without these users has no login.sock, because no process could use it.
     """
 
     sockets: SocketServer

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from hive_core.ledger.core.connection import Connection
 
-# Rows of one login at once, and of all that have none; of more the oldest go. So nobody pushes
-# out what another login has begun. One is a few hundred bytes.
+# Rows of one login at once, and of all that have none; of more the oldest go. So one login
+# cannot push out what another has begun. One is a few hundred bytes.
 _MOST: Final = 32
 _MOST_WITHOUT_LOGIN: Final = 256
 

@@ -78,7 +78,7 @@ class LoginStore:
         self._db.undo.note(self._open.pop, login.id)
 
     def end(self, id_: str) -> None:
-        """Delete a login: its secret opens nothing any more."""
+        """Delete a login: its secret no longer opens anything."""
         login = self._open.pop(id_, None)
         if login is None:
             return

@@ -1,4 +1,4 @@
-"""The table `[notify]` of `hive.toml`: who is told of what, where, and when not."""
+"""The table `[notify]` of `hive.toml`: which notices hive-notify sends, where, and when."""
 
 from __future__ import annotations
 

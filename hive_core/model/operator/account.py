@@ -88,5 +88,5 @@ class LoginSeat:
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret: its SHA-256. It has 256 bits, so that nobody can guess it."""
+    """The SHA-256 that hive stores instead of a secret, which has 256 bits: too many to guess."""
     return hashlib.sha256(secret.encode()).hexdigest()

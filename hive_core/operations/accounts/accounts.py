@@ -10,6 +10,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import LOCAL
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, operation
 from hive_core.errors import LimitReached, NotFound
 from hive_core.model.operator.account import (
@@ -67,7 +68,7 @@ class AccountRows(Result):
 class LoginLink(Result):
     url: str = Field(description="Web address that opens one login; whoever has it can use it.")
     account: str = Field(description="Name of the account.")
-    expires: float = Field(description="When it opens none any more, in seconds since 1970.")
+    expires: float = Field(description="When it expires, in seconds since 1970.")
 
 
 class CreateTokenParams(SecretOfAccountParams):
@@ -113,7 +114,7 @@ def existing_account(call: Call, name: str) -> Account:
     return account
 
 
-@operation(action="administer", allow=OPERATOR, local=True, idempotent=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL, idempotent=True)
 def create_account(call: Call, params: CreateAccountParams) -> Record[AccountRow]:
     """Create an account for a person or a service, or give it other scopes.
 
@@ -132,7 +133,7 @@ def create_account(call: Call, params: CreateAccountParams) -> Record[AccountRow
     return Record(account_row(call, account), fields=fields)
 
 
-@operation(action="administer", allow=OPERATOR, local=True, destructive=True, idempotent=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL, destructive=True, idempotent=True)
 def remove_account(call: Call, params: AccountParams) -> Record[Removed]:
     """Remove an account, its passkeys and tokens, and end its logins at once."""
     existing_account(call, params.account)
@@ -142,14 +143,14 @@ def remove_account(call: Call, params: AccountParams) -> Record[Removed]:
     return Record(Removed(removed=params.account), fields={"account": params.account})
 
 
-@operation(action="administer", allow=OPERATOR, local=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL)
 def list_accounts(call: Call, params: ListAccountsParams) -> AccountRows:
     """List the accounts with their scopes, and how they can confirm."""
     del params
     return AccountRows(accounts=[account_row(call, row) for row in call.ledger.accounts.all()])
 
 
-@operation(action="administer", allow=OPERATOR, local=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL)
 def create_login_link(call: Call, params: SecretOfAccountParams) -> Record[LoginLink]:
     """Create a link that opens one login of an account within the next 120 seconds."""
     existing_account(call, params.account)
@@ -161,7 +162,7 @@ def create_login_link(call: Call, params: SecretOfAccountParams) -> Record[Login
     return Record(result, fields={"account": params.account})
 
 
-@operation(action="administer", allow=OPERATOR, local=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL)
 def create_token(call: Call, params: CreateTokenParams) -> Record[CreatedToken]:
     """Create a token for programs, within the scopes of an account; it confirms nothing."""
     account = existing_account(call, params.account)
@@ -175,7 +176,7 @@ def create_token(call: Call, params: CreateTokenParams) -> Record[CreatedToken]:
     return Record(result, fields=fields)
 
 
-@operation(action="administer", allow=OPERATOR, local=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL)
 def set_totp(call: Call, params: SecretOfAccountParams) -> Record[TotpKey]:
     """Create or replace the key with which an app makes codes (TOTP) for an account."""
     existing_account(call, params.account)
@@ -187,7 +188,7 @@ def set_totp(call: Call, params: SecretOfAccountParams) -> Record[TotpKey]:
     return Record(TotpKey(secret=text, uri=uri), fields={"account": params.account})
 
 
-@operation(action="administer", allow=OPERATOR, local=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL)
 def list_passkeys(call: Call, params: ListPasskeysParams) -> PasskeyRows:
     """List the passkeys of an account, or of all."""
     passkeys = call.ledger.accounts.passkeys(params.account or "")
@@ -199,9 +200,9 @@ def list_passkeys(call: Call, params: ListPasskeysParams) -> PasskeyRows:
     ])  # fmt: skip
 
 
-@operation(action="administer", allow=OPERATOR, local=True, destructive=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL, destructive=True)
 def remove_passkey(call: Call, params: RemovePasskeyParams) -> Record[Removed]:
-    """Remove a passkey: it opens no login and confirms nothing any more.
+    """Remove a passkey: it no longer opens a login or confirms anything.
 
     Logins that it has opened are ended too.
     """

@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, ValidationError
 from hive_core.broker.authorize import judge, refusal
 from hive_core.broker.call import Call, Record
 from hive_core.broker.confirmation import FRESH, challenge_of, request_digest
+from hive_core.broker.login_rule import ANY_LOGIN
 from hive_core.broker.operation import (
     REGISTRY,
     Confidential,
@@ -91,7 +92,7 @@ class AddedPasskey(Result):
     passkey: str = Field(description="Id of the passkey.")
 
 
-@operation(action="administer", allow=OPERATOR, any_login=True)
+@operation(action="administer", allow=OPERATOR, login=ANY_LOGIN)
 def begin_confirmation(call: Call, params: BeginConfirmationParams) -> Record[BegunConfirmation]:
     """Begin the second confirmation of one call of this login.
 
@@ -116,7 +117,7 @@ def begin_confirmation(call: Call, params: BeginConfirmationParams) -> Record[Be
 
 
 def _count_begun(call: Call) -> None:
-    """Count one that nobody has logged in for, as each is a row and an event."""
+    """Count a confirmation that was begun without a login: each is a row and an event."""
     after = call.ledger.begun.take(call.uid, call.now)
     if after > 0:
         reason = "cannot begin a login by a passkey: too many were begun, try again in"
@@ -133,7 +134,7 @@ def _request_of(
         _check_may_add(call, login)
         return "passkey", ADD_PASSKEY
     confirmed = REGISTRY.get(params.operation)
-    if confirmed is None or confirmed.confirm is None:
+    if confirmed is None or confirmed.login.confirm is None:
         raise InvalidArgument("is no operation that takes a confirmation", field="operation")
     wanted = _parse(confirmed, params.parameters)
     target, decision = judge(call, confirmed, wanted)
@@ -164,7 +165,7 @@ def _view(call: Call, login: Login | None, begun: Confirmation) -> BegunConfirma
     )  # fmt: skip
 
 
-@operation(action="administer", allow=OPERATOR, any_login=True)
+@operation(action="administer", allow=OPERATOR, login=ANY_LOGIN)
 def complete_confirmation(
     call: Call, params: CompleteConfirmationParams
 ) -> Record[GivenConfirmation]:
@@ -221,7 +222,7 @@ def _check_may_add(call: Call, login: Login) -> None:
         raise NotAllowed(reason, rule=_RULE)
 
 
-@operation(action="administer", allow=OPERATOR, any_login=True)
+@operation(action="administer", allow=OPERATOR, login=ANY_LOGIN)
 def add_passkey(call: Call, params: AddPasskeyParams) -> Record[AddedPasskey]:
     """Add a passkey to the account of this login, within 5 minutes after its login link."""
     login, accounts = own_login(call), call.ledger.accounts

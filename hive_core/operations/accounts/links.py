@@ -18,6 +18,7 @@ from pydantic import Field, SecretStr
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.delegation import call_as
+from hive_core.broker.login_rule import ANY_LOGIN, LoginRule
 from hive_core.broker.operation import Confidential, Params, Result, operation
 from hive_core.errors import Conflict, InvalidArgument, NotFound
 from hive_core.ledger.accounts.links import OfferedLink
@@ -75,7 +76,7 @@ class UsedLink(Result):
     subject: str = Field(description="The agent, task, question or approval that it is about.")
 
 
-@operation(action="administer", allow=OPERATOR, scope=Scope.NOTIFIER)
+@operation(action="administer", allow=OPERATOR, login=LoginRule(scope=Scope.NOTIFIER))
 def offer_links(call: Call, params: OfferLinksParams) -> Record[OfferedLinks]:
     """Make links for a notification: each does one thing once, within 24 hours, for whoever has it.
 
@@ -103,7 +104,7 @@ def _offer(call: Call, account: str, wanted: LinkRequest, expires: float) -> Lin
     return LinkAddress(label=wanted.label, url=url)
 
 
-@operation(action="administer", allow=OPERATOR, any_login=True)
+@operation(action="administer", allow=OPERATOR, login=ANY_LOGIN)
 def show_link(call: Call, params: ShowLinkParams) -> ShownLink:
     """Show what a link of a notification does. It does nothing yet."""
     link = _find_link(call, params.secret)
@@ -113,7 +114,7 @@ def show_link(call: Call, params: ShowLinkParams) -> ShownLink:
     )  # fmt: skip
 
 
-@operation(action="administer", allow=OPERATOR, any_login=True)
+@operation(action="administer", allow=OPERATOR, login=ANY_LOGIN)
 def use_link(call: Call, params: UseLinkParams) -> Record[UsedLink]:
     """Do what a link of a notification says, once, if the thing still has the same state."""
     link = _find_link(call, params.secret)
@@ -137,7 +138,9 @@ def _find_link(call: Call, secret: SecretStr) -> OfferedLink:
     link = call.ledger.offered_links.get(digest_of(secret.get_secret_value()), call.now)
     account = call.ledger.accounts.get(link.account) if link is not None else None
     if link is None or account is None or Scope.NOTIFIER not in account.scopes:
-        raise NotFound("there is no such link: it was used, is late, or its account may offer none")
+        raise NotFound(
+            "the link does not exist: it was used, has expired, or its account may offer none"
+        )
     return link
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import Field, SecretStr
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import ANY_LOGIN, LOCAL
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, operation
 from hive_core.broker.timers import due
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed, NotFound
@@ -89,7 +90,7 @@ def may_add_passkey(call: Call, login: Login) -> bool:
     return login.via is Via.LINK and call.now <= login.opened + ADD_SECONDS
 
 
-@operation(action="administer", allow=OPERATOR, any_login=True)
+@operation(action="administer", allow=OPERATOR, login=ANY_LOGIN)
 def open_login(call: Call, params: OpenLoginParams) -> Record[OpenedLogin]:
     """Open a login, or come back to one: the connection then acts on behalf of its account.
 
@@ -164,9 +165,9 @@ def _view(call: Call, login: Login, secret: str | None) -> OpenedLogin:
     )  # fmt: skip
 
 
-@operation(action="administer", allow=OPERATOR, any_login=True, destructive=True)
+@operation(action="administer", allow=OPERATOR, login=ANY_LOGIN, destructive=True)
 def close_login(call: Call, params: CloseLoginParams) -> Record[LoginRow]:
-    """End the login of this connection: its secret opens nothing any more."""
+    """End the login of this connection: its secret no longer opens anything."""
     del params
     login = own_login(call)
     row = login_row(call, login)
@@ -174,7 +175,7 @@ def close_login(call: Call, params: CloseLoginParams) -> Record[LoginRow]:
     return Record(row, fields={"account": login.account, "login": login.id})
 
 
-@operation(action="administer", allow=OPERATOR, local=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL)
 def list_logins(call: Call, params: ListLoginsParams) -> LoginRows:
     """List open logins and tokens: whose they are, how they were opened, when they were used."""
     logins = call.ledger.logins.all()
@@ -182,7 +183,7 @@ def list_logins(call: Call, params: ListLoginsParams) -> LoginRows:
     return LoginRows(logins=[login_row(call, login) for login in wanted])
 
 
-@operation(action="administer", allow=OPERATOR, local=True, destructive=True)
+@operation(action="administer", allow=OPERATOR, login=LOCAL, destructive=True)
 def end_login(call: Call, params: EndLoginParams) -> Record[LoginRow]:
     """End a login or a token at once, with its connections."""
     login = call.ledger.logins.get(params.login)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.hooks import AgentDestroyed, emit
+from hive_core.broker.login_rule import EACH, FRESH
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import Expired, NotAllowed, NotFound
 from hive_core.ledger.agents.archives import Archive
@@ -100,7 +101,7 @@ class ArchivePage(Page):
     target="agent",
     urgent=True,
     idempotent=True,
-    confirm="fresh",
+    login=FRESH,
 )
 def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
     """Destroy an agent. Its storage is archived for a day; the operator can restore it.
@@ -139,7 +140,7 @@ def destroy_agents(
     )
 
 
-@operation(action="administer", allow=OPERATOR, confirm="each")
+@operation(action="administer", allow=OPERATOR, login=EACH)
 def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     """Restore a destroyed agent from its archive, and start it.
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import EACH
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.agents.definitions import StoredDefinition
@@ -82,7 +83,7 @@ class RemovedDefinition(Result):
     name: str = Field(description="Name of the definition.")
 
 
-@operation(action="administer", allow=OPERATOR, confirm="each")
+@operation(action="administer", allow=OPERATOR, login=EACH)
 def set_definition(call: Call, params: SetDefinitionParams) -> Record[DefinitionRow]:
     """Create or replace a definition of agents.
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
+from hive_core.broker.login_rule import EACH
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.agents.agent import AgentSpec
@@ -49,7 +50,7 @@ class Capabilities(Result):
     capabilities: list[str] = Field(description="The capabilities that it holds now.")
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", second="other", confirm="each")
+@operation(action="administer", allow=OPERATOR, target="agent", second="other", login=EACH)
 def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     """Allow an agent to write to another one that its place in the tree does not permit."""
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
@@ -80,7 +81,7 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     )  # fmt: skip
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", preposition="to", confirm="each")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="to", login=EACH)
 def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilities] | Capabilities:
     """Grant an agent a capability. It may give it to agents that it creates from now on.
 

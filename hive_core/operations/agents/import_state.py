@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import LOCAL
 from hive_core.broker.operation import Result, operation
 from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import create_job
@@ -34,7 +35,7 @@ class Imported(Result):
     job: str = Field(description="The job; it ends when all files are copied.")
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", preposition="of", local=True)
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of", login=LOCAL)
 def import_state(call: Call, params: ImportParams) -> Record[Imported]:
     """Copy a folder of the host into the state of an agent. Root allows it in /etc/hive/imports.
 

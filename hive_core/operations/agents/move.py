@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.operation import Level, Result, operation
+from hive_core.broker.login_rule import Level, LoginRule
+from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.hive import Hive
 from hive_core.model.operator.account import Scope
@@ -82,8 +83,7 @@ def _confirmation(_: Call, params: MoveParams) -> Level:
     target="agent",
     second="parent",
     idempotent=True,
-    confirm=_confirmation,
-    scope=Scope.APPROVER,
+    login=LoginRule(confirm=_confirmation, scope=Scope.APPROVER),
 )
 def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     """Move an agent, with everything below it, under another parent.

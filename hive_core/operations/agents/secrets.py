@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, SecretStr
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import LOCAL
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, operation
 from hive_core.errors import LimitReached
 from hive_core.model.agents.credential import LabelChange, StoredCredential
@@ -87,7 +88,7 @@ class Secrets(Result):
     secrets: list[Secret] = Field(description="The secrets by key, without their values.")
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", preposition="of", local=True)
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of", login=LOCAL)
 def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
     """Create or replace a secret of an agent.
 

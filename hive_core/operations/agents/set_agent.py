@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call, Change
+from hive_core.broker.login_rule import EACH
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.model.agents.agent import AgentSpec, EgressRuleText, Limits, Runtime
 from hive_core.model.agents.machine import State
@@ -66,7 +67,7 @@ class SetAgentResult(Result):
     )
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", confirm="each")
+@operation(action="administer", allow=OPERATOR, target="agent", login=EACH)
 def set_agent(call: Call, params: SetAgentParams) -> Change[SetAgentResult] | SetAgentResult:
     """Change settings of an agent, in one commit of the meta repo.
 

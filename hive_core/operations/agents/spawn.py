@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.operation import Level, Result, operation
+from hive_core.broker.login_rule import Level, LoginRule
+from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed, NotFound
 from hive_core.model.agents.agent import (
     AfterTask,
@@ -93,7 +94,7 @@ def confirmation_of_spawn(call: Call, params: SpawnParams) -> Level | None:
     target="parent",
     preposition="under",
     aliases=("request_spawn", "request_init_config"),
-    confirm=confirmation_of_spawn,
+    login=LoginRule(confirm=confirmation_of_spawn),
 )
 def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     """Create an agent under the caller or one of its descendants, and start it.

@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import LoginRule
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import Conflict, InvalidArgument, NotFound
 from hive_core.ledger.approvals.storage import ApprovalRequest
@@ -105,7 +106,12 @@ def _bound_target(call: Call, params: RollbackParams) -> str:
     return f"{spec.id} {spec.config} {target.number} {target.commit}"
 
 
-@operation(action="administer", allow=OPERATOR, target="agent", confirm="each", bound=_bound_target)
+@operation(
+    action="administer",
+    allow=OPERATOR,
+    target="agent",
+    login=LoginRule(confirm="each", bound=_bound_target),
+)
 def rollback(call: Call, params: RollbackParams) -> Record[RollbackResult]:
     """Roll an agent back to an earlier generation.
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call, Later, Record, SlowReadSources
+from hive_core.broker.login_rule import LoginRule
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict, Expired, InvalidArgument, NotFound
 from hive_core.model.config.approval import (
@@ -173,7 +174,12 @@ def _bound_request(call: Call, params: ApproveParams) -> str:
     return repr((approval.kind.value, approval.agent, approval.binding, approval.requested))
 
 
-@operation(action="administer", allow=OPERATOR, urgent=True, confirm="each", bound=_bound_request)
+@operation(
+    action="administer",
+    allow=OPERATOR,
+    urgent=True,
+    login=LoginRule(confirm="each", bound=_bound_request),
+)
 def approve(call: Call, params: ApproveParams) -> Record[Decided]:
     """Approve exactly the commit that was shown; it is deployed at once.
 

@@ -14,6 +14,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
+from hive_core.broker.login_rule import EACH
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Internal, InvalidArgument
 from hive_core.model.config.push import META, PackChunk, Push, PushProgress
@@ -161,7 +162,7 @@ def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
     return Later(read)
 
 
-@operation(action="administer", allow=OPERATOR, confirm="each")
+@operation(action="administer", allow=OPERATOR, login=EACH)
 def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Pushed]:
     """Push to one of the daemon's repositories: a commit by hand, or a signed tag that approves.
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import FRESH
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
@@ -85,7 +86,7 @@ class Allocation(Result):
     target="agent",
     preposition="to",
     destructive=True,
-    confirm="fresh",
+    login=FRESH,
 )
 def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocation]:
     """Give an agent below the caller a budget, add to it, or take back what is not spent.

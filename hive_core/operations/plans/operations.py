@@ -12,6 +12,7 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentDestroyed, TaskEnded, TaskHandedBack, on
+from hive_core.broker.login_rule import FRESH
 from hive_core.broker.operation import Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.mail.posting import one_line
@@ -148,7 +149,7 @@ def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
     facts=_facts_of_task,
     urgent=True,
     idempotent=True,
-    confirm="fresh",
+    login=FRESH,
 )
 def approve_plan(call: Call, params: ApprovePlanParams) -> Record[PlanDecided]:
     """Approve the newest plan of a task: the agent may carry it out, exactly as it is.

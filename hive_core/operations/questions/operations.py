@@ -12,7 +12,8 @@ from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import QuestionSettled, TaskEnded, on
-from hive_core.broker.operation import Level, Mutation, Params, Result, Whose, operation
+from hive_core.broker.login_rule import Level, LoginRule
+from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.questions.storage import QuestionEnd
 from hive_core.model.wire.record import DAEMON
@@ -199,7 +200,7 @@ def _confirmation(call: Call, params: AnswerParams) -> Level | None:
     facts=question_facts,
     aliases=("reply_to_worker",),
     urgent=True,
-    confirm=_confirmation,
+    login=LoginRule(confirm=_confirmation),
 )
 def answer(call: Call, params: AnswerParams) -> Record[AnswerResult]:
     """Answer a question or an escalation, once. The asker gets the answers as mail.

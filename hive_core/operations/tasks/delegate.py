@@ -10,7 +10,8 @@ from uuid import uuid4
 from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.operation import Level, Result, operation
+from hive_core.broker.login_rule import Level, LoginRule
+from hive_core.broker.operation import Result, operation
 from hive_core.model.agents.agent import AgentName, Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.work.planning import WaitCondition
@@ -85,7 +86,13 @@ def _confirmation(call: Call, params: SpawnAndAssignParams) -> Level | None:
     return level or confirmation_of_budget(call, params)
 
 
-@operation(action="spawn", allow=SPAWN, target="parent", preposition="under", confirm=_confirmation)
+@operation(
+    action="spawn",
+    allow=SPAWN,
+    target="parent",
+    preposition="under",
+    login=LoginRule(confirm=_confirmation),
+)
 def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Change[AgentSpawned]:
     """Create an agent under the caller or one of its descendants, and assign it a task.
 

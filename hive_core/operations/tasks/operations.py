@@ -7,6 +7,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import LoginRule
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
@@ -116,7 +117,7 @@ class Cancelled(Result):
 
 @operation(
     action="assign", allow=ANCESTOR | OPERATOR, target="agent", preposition="to",
-    confirm=confirmation_of_budget,
+    login=LoginRule(confirm=confirmation_of_budget),
 )  # fmt: skip
 def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
     """Assign a task to a descendant, which gets it as a message of kind `task`.

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call
-from hive_core.broker.operation import Level
+from hive_core.broker.login_rule import Level
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.work.task import TaskRequest
 from hive_core.operations.budgets.spending import TaskCaps

@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import FRESH
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
@@ -57,7 +58,7 @@ def _assigner(call: Call, params: Params) -> str | None:
 
 @operation(
     action="assign", allow=OPERATOR | (SELF | ANCESTOR) & holds(BUDGET),
-    whose=Whose("task", "task", _assigner), confirm="fresh",
+    whose=Whose("task", "task", _assigner), login=FRESH,
 )  # fmt: skip
 def fund_task(call: Call, params: FundTaskParams) -> Record[TaskFunded]:
     """Add to the budget of a task; a task that had used it up continues.

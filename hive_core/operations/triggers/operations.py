@@ -11,9 +11,9 @@ from uuid import uuid4
 from pydantic import Field
 
 from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
+from hive_core.broker.login_rule import Level, LoginRule
 from hive_core.broker.operation import (
     Confidential,
-    Level,
     Mutation,
     Params,
     Result,
@@ -134,7 +134,7 @@ def _confirmation(_: Call, params: SetTriggerParams) -> Level | None:
     preposition="of",
     destructive=True,
     idempotent=True,
-    confirm=_confirmation,
+    login=LoginRule(confirm=_confirmation),
 )
 def set_trigger(
     call: Call, params: SetTriggerParams

@@ -64,7 +64,7 @@ class CustomAcpDialect(AcpDialect):
         if not command:
             raise WrongPython("cannot run acp: [acp] of agent.toml names no `command`")
         if shutil.which(command[0]) is None:
-            raise WrongPython(f"cannot run acp: there is no program {command[0]!r} here")
+            raise WrongPython(f"cannot run acp: the program {command[0]!r} is not installed here")
 
     def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
         return {tool: tool for tool in kinds}
