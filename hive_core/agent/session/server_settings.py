@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.session.settings_table import read_agent_table
 from hive_core.errors import InvalidArgument
 
 SERVERS_MOST: Final = 8
@@ -30,13 +30,8 @@ class ServerSettings:
 
 def read_server_settings(file: Path) -> tuple[ServerSettings, ...]:
     """The servers in the deployed configuration; InvalidArgument names a wrong setting."""
-    try:
-        table = tomllib.loads(file.read_text()).get("mcp", {})
-    except FileNotFoundError:
-        return ()
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"cannot read {file}: {error}", field="mcp") from None
-    if not isinstance(table, dict) or len(table) > SERVERS_MOST:
+    table = read_agent_table(file, "mcp")
+    if len(table) > SERVERS_MOST:
         raise InvalidArgument(f"[mcp] is not at most {SERVERS_MOST} tables", field="mcp")
     return tuple(_server(name, table[name]) for name in sorted(table))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,14 @@ from hive_core.agent.session.runtimes.builtin import RuntimeCommand
 from hive_core.agent.session.runtimes.cli_command import CliCommand
 from hive_core.agent.session.runtimes.fork_server import ForkServerClient
 from hive_core.agent.session.servers import McpServers
-from hive_core.errors import HiveError, InvalidArgument, MethodNotFound, TimedOut, Unreachable
+from hive_core.agent.session.settings_table import (
+    Reader,
+    fraction,
+    number,
+    read_agent_table,
+    read_values,
+)
+from hive_core.errors import HiveError, MethodNotFound, TimedOut, Unreachable
 from hive_core.varlink import Message
 
 POLL: Final = 50.0
@@ -37,38 +43,17 @@ class SessionSettings:
     @classmethod
     def read(cls, file: Path) -> SessionSettings:
         """The settings in the deployed configuration; InvalidArgument names a wrong one."""
-        try:
-            table = tomllib.loads(file.read_text()).get("session", {})
-        except FileNotFoundError:
-            return cls()
-        except (OSError, ValueError) as error:
-            raise InvalidArgument(f"cannot read {file}: {error}", field="session") from None
-        return cls.of(table)
+        return cls.of(read_agent_table(file, "session"))
 
     @classmethod
-    def of(cls, table: object) -> SessionSettings:
-        if not isinstance(table, dict):
-            raise InvalidArgument("[session] is not a table", field="session")
-        for key in table:
-            if key not in _BOUNDS:
-                raise InvalidArgument(
-                    f"[session] has no setting {key!r}; it has {', '.join(_BOUNDS)}", field=key
-                )
-        values = {key: _check_value(key, value) for key, value in table.items()}
-        return cls(**values)  # type: ignore[arg-type]  # _check_value knows the types
+    def of(cls, table: Mapping[str, object]) -> SessionSettings:
+        """The settings in a parsed table."""
+        return cls(**read_values("session", table, _READERS))  # type: ignore[arg-type]  # readers know the types
 
 
-_BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
-    "rounds": (1, 1000), "compact_at": (0.1, 0.95), "idle": (0, 86_400),
+_READERS: Final[Mapping[str, Reader]] = {
+    "rounds": number(1, 1000), "compact_at": fraction(0.1, 0.95), "idle": fraction(0, 86_400),
 }  # fmt: skip
-
-
-def _check_value(key: str, value: object) -> float:
-    low, high = _BOUNDS[key]
-    kinds = int if key == "rounds" else (int, float)
-    if not isinstance(value, kinds) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidArgument(f"[session] {key} must be {low:g} to {high:g}", field=key)
-    return value
 
 
 @dataclass(slots=True)

@@ -53,7 +53,18 @@ Argv = Annotated[
     tuple[str, ...], BeforeValidator(split_command), Field(max_length=1024), AfterValidator(_argv)
 ]
 ServerName = Annotated[str, Field(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$", max_length=32)]
-RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$")]
+
+
+def _inside(path: str) -> str:
+    """A path that stays below the folder that it starts at."""
+    if ".." in path.split("/"):
+        raise ValueError("may not have the part '..'")
+    return path
+
+
+RelativePath = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$"), AfterValidator(_inside)
+]
 
 ForkText = Annotated[str, Field(min_length=1, max_length=16_384)]
 ToolBan = Annotated[str, Field(pattern=r"^(hide:)?[a-z][a-z0-9_]{0,63}$")]
@@ -161,17 +172,18 @@ class SessionConfig(Value):
     """Limits of the agent's session (`hive-agent session`)."""
 
     rounds: int | None = Field(
-        None, ge=1, le=1000,
+        None, ge=1, le=1000, strict=True,
         description="Requests of one turn to the model; one more follows, in which only the report"
         " is allowed. Default 15, for a queen 30.",
     )  # fmt: skip
     compact_at: float = Field(
-        0.75, ge=0.1, le=0.95,
+        0.75, ge=0.1, le=0.95, strict=True,
         description="Share of the model's context at which a conversation is shortened.",
     )  # fmt: skip
     idle: float = Field(
-        60, ge=0, le=86_400, description="Seconds until an idle runtime ends; 0: at once."
-    )
+        60, ge=0, le=86_400, strict=True,
+        description="Seconds until an idle runtime ends; 0: at once.",
+    )  # fmt: skip
 
 
 class MemoryConfig(Value):

@@ -21,7 +21,7 @@ from hive_core.agent.session.memory.reflection import read_changes
 from hive_core.agent.session.memory.settings import MemorySettings
 from hive_core.agent.session.state import ConversationState
 from hive_core.errors import InvalidArgument
-from hive_core.model.config.agent_config import MemoryConfig, parse_agent_config
+from hive_core.model.config.agent_config import parse_agent_config
 
 NOTE: Final = "own/preference/short-answers"
 CHANGES: Final = {"changes": [
@@ -157,12 +157,6 @@ def test_a_wrong_setting_is_refused_with_its_name(table: dict[str, object], fiel
     assert refused.value.field == field
     with pytest.raises(InvalidArgument, match=field):
         parse_agent_config({"memory": table})
-
-
-def test_both_readers_have_the_same_settings() -> None:
-    defaults = MemoryConfig().model_dump()
-    assert defaults == {name: getattr(MemorySettings(), name) for name in MemorySettings.__slots__}
-    assert MemorySettings.of(defaults) == MemorySettings()
 
 
 @pytest.mark.parametrize("path", [

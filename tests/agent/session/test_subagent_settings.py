@@ -24,13 +24,6 @@ def test_the_example_has_every_field_and_is_a_whole_configuration() -> None:
     assert asdict(ForkSettings.read(EXAMPLE)) == parsed
 
 
-def test_the_session_and_the_daemon_have_the_same_fields_and_defaults() -> None:
-    defaults = {key: "" if value is None else value
-                for key, value in SubagentsConfig().model_dump().items()}  # fmt: skip
-    assert asdict(DEFAULTS) == defaults
-    assert asdict(ForkSettings.read(Path("/nowhere/agent.toml"))) == defaults
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [

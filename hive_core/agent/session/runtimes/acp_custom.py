@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +11,12 @@ from typing import Final
 
 from hive_core.agent.session.runtimes.builtin import WrongPython
 from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliPlace, CliTurn
-from hive_core.errors import InvalidArgument
-
-_KEYS: Final = ("command", "environment")
+from hive_core.agent.session.settings_table import (
+    Reader,
+    read_agent_table,
+    read_values,
+    read_words,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +29,27 @@ class AcpSettings:
     @classmethod
     def read(cls, file: Path) -> AcpSettings:
         """The settings in the deployed configuration; InvalidArgument names a wrong one."""
-        try:
-            table = tomllib.loads(file.read_text()).get("acp", {})
-        except FileNotFoundError:
-            return cls()
-        except (OSError, ValueError) as error:
-            raise InvalidArgument(f"cannot read {file}: {error}", field="acp") from None
-        if not isinstance(table, dict) or not set(table) <= set(_KEYS):
-            raise InvalidArgument(f"[acp] has other settings than {', '.join(_KEYS)}", field="acp")
-        words = table.get("command", [])
-        command = shlex.split(words) if isinstance(words, str) else words
-        variables = table.get("environment", {})
-        if not _are_texts(command, list) or not _are_texts(variables, dict):
-            raise InvalidArgument(
-                "[acp] command must be a list of words, environment a table of texts", field="acp"
-            )
-        return cls(tuple(command), variables)
+        return cls.of(read_agent_table(file, "acp"))
+
+    @classmethod
+    def of(cls, table: Mapping[str, object]) -> AcpSettings:
+        """The settings in a parsed table."""
+        return cls(**read_values("acp", table, _READERS))  # type: ignore[arg-type]  # readers know the types
 
 
-def _are_texts(value: object, kind: type) -> bool:
-    rows = value.values() if isinstance(value, dict) else value
-    return isinstance(value, kind) and all(isinstance(row, str) for row in rows)  # type: ignore[attr-defined]
+def _read_command(value: object) -> tuple[str, ...]:
+    return read_words(shlex.split(value) if isinstance(value, str) else value)
+
+
+def _read_environment(value: object) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(row, str) for row in value.values()):
+        raise ValueError("must be a table of texts")
+    return value
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "command": _read_command, "environment": _read_environment,
+}  # fmt: skip
 
 
 class CustomAcpDialect(AcpDialect):

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hive_core.errors import InvalidArgument, NotAllowed
+from hive_core.agent.session.settings_table import (
+    Reader,
+    number,
+    read_agent_table,
+    read_switch,
+    read_values,
+    word,
+)
+from hive_core.errors import NotAllowed
 
 TABLE: Final = "subagents"
 HIDE: Final = "hide:"
@@ -42,21 +49,12 @@ class ForkSettings:
     @classmethod
     def read(cls, file: Path) -> ForkSettings:
         """The settings in the deployed configuration; InvalidArgument names a wrong key."""
-        try:
-            table = tomllib.loads(file.read_text()).get(TABLE, {})
-        except FileNotFoundError:
-            return cls()
-        except (OSError, ValueError) as error:
-            raise InvalidArgument(f"cannot read {file}: {error}", field=TABLE) from None
-        return cls.of(table)
+        return cls.of(read_agent_table(file, TABLE))
 
     @classmethod
-    def of(cls, table: object) -> ForkSettings:
+    def of(cls, table: Mapping[str, object]) -> ForkSettings:
         """The settings in a parsed table."""
-        if not isinstance(table, dict):
-            raise InvalidArgument(f"[{TABLE}] is not a table", field=TABLE)
-        values = {key: _read_value(key, value) for key, value in table.items()}
-        return cls(**values)  # type: ignore[arg-type]  # _read_value knows the types
+        return cls(**read_values(TABLE, table, _READERS))  # type: ignore[arg-type]  # readers know the types
 
     @property
     def disabled(self) -> frozenset[str]:
@@ -93,43 +91,6 @@ def _refusal(key: str, why: str) -> NotAllowed:
     return NotAllowed(f"cannot fork a sub-agent: {why}", rule=f"{TABLE}.{key}")
 
 
-def _read_value(key: str, value: object) -> object:
-    reader = _READERS.get(key)
-    if reader is None:
-        raise InvalidArgument(
-            f"[{TABLE}] has no setting {str(key)[:64]!r}; it has {', '.join(_READERS)}",
-            field=str(key)[:64],
-        )
-    try:
-        return reader(value)
-    except ValueError as error:
-        raise InvalidArgument(f"[{TABLE}] {key} {error}", field=key) from None
-
-
-def _is_true(value: object) -> bool:
-    if value is not True and value is not False:
-        raise ValueError("must be true or false")
-    return value
-
-
-def _number(low: int, high: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise ValueError(f"must be a number from {low} to {high}")
-        return value
-
-    return read
-
-
-def _word(pattern: re.Pattern[str], meaning: str) -> Callable[[object], str]:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise ValueError(f"must be {meaning}")
-        return value
-
-    return read
-
-
 def _folder(value: object) -> str:
     if not isinstance(value, str) or not _FOLDER.fullmatch(value) or ".." in value.split("/"):
         raise ValueError("must be a folder of the configuration")
@@ -155,12 +116,12 @@ def _bans(value: object) -> tuple[str, ...]:
     return tuple(rows)
 
 
-_READERS: Final[Mapping[str, Callable[[object], object]]] = {
-    "enabled": _is_true, "agents_dir": _folder,
-    "max_depth": _number(1, _DEPTH_MOST), "ipc_mode": _mode,
-    "default_model": _word(_ALIAS, "the alias of a model"),
-    "timeout_seconds": _number(1, _SECONDS_MOST), "cleanup_temp_files": _is_true,
-    "allow_clones": _is_true, "max_clone_fork_depth": _number(0, _DEPTH_MOST),
+_READERS: Final[Mapping[str, Reader]] = {
+    "enabled": read_switch, "agents_dir": _folder,
+    "max_depth": number(1, _DEPTH_MOST), "ipc_mode": _mode,
+    "default_model": word(_ALIAS, "the alias of a model"),
+    "timeout_seconds": number(1, _SECONDS_MOST), "cleanup_temp_files": read_switch,
+    "allow_clones": read_switch, "max_clone_fork_depth": number(0, _DEPTH_MOST),
     "clone_sysprompt_followup": _text, "clone_userprompt_prefix": _text,
     "clone_disable_tools": _bans,
 }  # fmt: skip
