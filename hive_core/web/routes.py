@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from hive_core.web.pages import agent, attention, audit, confirm, login, tree, work
+from hive_core.web.pages import agent, attention, audit, confirm, login, move, tree, work
 from hive_core.web.visit import Fields, Visit, json_response
 
 Handler = Callable[[Visit], Awaitable[Response]]
@@ -33,6 +33,8 @@ _ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/tree", tree.show_tree),
     ("GET", "/tree/rows", tree.show_rows),
     ("GET", "/agents/{name}", agent.show_agent),
+    ("GET", "/agents/{name}/move", move.show_move),
+    ("POST", "/agents/{name}/move", move.move),
     ("GET", "/agents/{name}/{tab}", agent.show_agent),
     ("GET", "/agents/{name}/ask/{action}", agent.ask_action),
     ("POST", "/agents/{name}/do/{action}", agent.act),

@@ -1,4 +1,4 @@
-"""The dashboard in a real Chromium: drawn, live, by keyboard, on a phone, and under attack."""
+"""The dashboard in a real Chromium: drawn, live, by keyboard and drag (H6), under attack."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fixtures.chromium import Browser, chromium
 from fixtures.dashboard import RunningDashboard
 from fixtures.hostile_text import HOSTILE
 from fixtures.world import World, rows
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.common.virtual_authenticator import VirtualAuthenticatorOptions
 
@@ -22,6 +23,7 @@ PAGES = (
     "/tree",
     "/agents/lead/talk",
     "/agents/lead/mail",
+    "/agents/lead/move?parent=carl",
     "/tasks",
     "/cost",
     "/audit",
@@ -136,6 +138,34 @@ def test_keys_move_fold_open_and_can_be_switched_off(
     chrome.press("1")
     assert chrome.run("return location.pathname") == "/agents/lead/mail"
     chrome.run("document.getElementById('single-keys').click()")
+
+
+def test_an_agent_is_moved_by_keys_and_by_drag(chrome: Browser, web: RunningDashboard) -> None:
+    for name in ("haul-a", "haul-b"):
+        web.door.call("operator", "spawn", name=name, parent="root")
+    view = f"{web.origin}/tree?filter=haul"
+    chrome.open(view)
+    chrome.until("document.querySelectorAll('.agent-row').length === 2")
+    chrome.press("j", "m")
+    assert "Move haul-a" in chrome.text("#moving")
+    chrome.press(Keys.ESCAPE)
+    assert not chrome.find("#moving").is_displayed()
+    chrome.press("m", "j", Keys.ENTER)
+    chrome.until_path("/agents/haul-a/move")
+    assert "Under haul-b" in chrome.text("#trial")
+
+    chrome.press("m", Keys.ENTER)
+    chrome.until("location.pathname === '/tree' || document.getElementById('passkey-confirm')")
+    if chrome.all("#passkey-confirm"):
+        chrome.find("#passkey-confirm button").click()
+    chrome.until_path("/tree")
+    assert web.door.call("operator", "get_agent", agent="haul-a")["parent"] == "haul-b"
+
+    chrome.open(view)
+    above, below = (chrome.find(f"[data-name={name}] a.to") for name in ("haul-b", "haul-a"))
+    ActionChains(chrome.driver).drag_and_drop(above, below).perform()
+    chrome.until_path("/agents/haul-b/move")
+    assert "cannot move haul-b" in chrome.text("#trial .fault")
 
 
 def test_hostile_text_stays_text_on_every_page(chrome: Browser, web: RunningDashboard) -> None:

@@ -8,7 +8,7 @@ toggle.checked = localStorage.getItem(stored) === null;
 toggle.addEventListener("change", () => (toggle.checked ? localStorage.removeItem(stored) : localStorage.setItem(stored, "1")));
 
 function current() {
-  return document.querySelector(".current");
+  return document.querySelector("main .current") ?? document.activeElement?.closest("main .item, main .agent-row");
 }
 
 function move(by) {
@@ -49,6 +49,7 @@ const keys = {
   j: () => move(1), k: () => move(-1), h: () => fold(false), l: () => fold(true), "?": help,
   "/": () => document.getElementById("filter")?.focus(),
   s: () => { const name = current()?.dataset.name; if (name) location.assign(`/agents/${name}/ask/stop`); else document.querySelector("[data-action=stop]")?.click(); },
+  m: () => form("m") || document.querySelector("[data-action=move]")?.click(),
   w: () => current()?.querySelector("a.why")?.click(),
 };
 for (const key of ["a", "d", "r", "c", "t"]) keys[key] = () => form(key) || ("adr".includes(key) && open());
