@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from hive_core import varlink
-from hive_core.errors import HIVE, Unreachable, from_wire
+from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.notify.links import LinkWish, approval_links, plan_links, question_links
 from hive_core.notify.notices import NoticeLink
-from hive_core.varlink import FrameReader, Message
+from hive_core.varlink import Message
 
 _ANSWER: Final = 10.0
-_READ: Final = 1 << 16
 Row = Mapping[str, object]
 
 
@@ -40,19 +37,18 @@ class LoginSource:
 
     def __init__(self, socket: Path, token: str) -> None:
         self._socket, self._token = socket, token
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._frames = FrameReader()
+        self._connection: DaemonConnection | None = None
 
     async def todo(self) -> list[Row]:
-        return _rows(await self.call("Todo", {}), "todo")
+        return _rows(await self.call("todo", {}), "todo")
 
     async def events(self, after: str | None) -> tuple[list[Row], str]:
         kinds = ["task", "budget"]
         if after is None:  # hive-notify sends no notice of earlier events
             params: Message = {"last": 1, "limit": 1}
-            rows = _rows(await self.call("ListEvents", params), "events")
+            rows = _rows(await self.call("list_events", params), "events")
             return [], str(rows[-1]["seq"]) if rows else "0"
-        page = await self.call("ListEvents", {"after": after, "kinds": kinds, "limit": 500})
+        page = await self.call("list_events", {"after": after, "kinds": kinds, "limit": 500})
         rows = _rows(page, "events")
         return rows, str(page.get("next") or (rows[-1]["seq"] if rows else after))
 
@@ -60,7 +56,7 @@ class LoginSource:
         wishes = await self._wishes(kind, id_)
         if not wishes:
             return []
-        reply = await self.call("OfferLinks", {"links": wishes})
+        reply = await self.call("offer_links", {"links": wishes})
         return [
             NoticeLink(label=str(row["label"]), url=str(row["url"]))
             for row in _rows(reply, "links")
@@ -70,60 +66,34 @@ class LoginSource:
         if kind == "approval":
             return approval_links(id_)
         if kind == "plan":  # it waits under the id of its task
-            plans = _rows(await self.call("ListPlans", {"task": id_, "limit": 1}), "plans")
+            plans = _rows(await self.call("list_plans", {"task": id_, "limit": 1}), "plans")
             return plan_links(str(plans[0]["plan"])) if plans else []
-        return question_links(await self.call("GetQuestion", {"question": id_}), id_)
+        return question_links(await self.call("get_question", {"question": id_}), id_)
 
-    async def call(self, method: str, parameters: Message) -> Message:
+    async def call(self, operation: str, parameters: Message) -> Message:
         """One call; a connection that breaks or is silent is closed and made again by the next."""
-        try:
-            async with asyncio.timeout(_ANSWER):
-                if self._streams is None:
-                    await self._open()
-                return await self._ask(method, parameters)
-        except (OSError, TimeoutError) as error:
-            self.close()
-            raise Unreachable(f"cannot reach hived at {self._socket}: {error}") from error
-        except Unreachable:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        if self._streams is not None:
-            with suppress(OSError):
-                self._streams[1].close()
-        self._streams, self._frames = None, FrameReader()
+        connection = self._connection
+        if connection is None or connection.closed.is_set():
+            connection = await self._open()
+        return await connection.call(operation, parameters, _ANSWER)
 
     async def end(self) -> None:
         """Close the connection, and wait until it is closed."""
-        writer = self._streams[1] if self._streams is not None else None
-        self.close()
-        if writer is not None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
             with suppress(OSError):
-                await writer.wait_closed()
+                await connection.writer.wait_closed()
 
-    async def _open(self) -> None:
-        self._streams = await asyncio.open_unix_connection(str(self._socket))
-        await self._ask("OpenLogin", {"credential": self._token})
-
-    async def _ask(self, method: str, parameters: Message) -> Message:
-        if self._streams is None:
-            raise Unreachable("the connection is closed")
-        reader, writer = self._streams
-        writer.write(varlink.encode({"method": HIVE + method, "parameters": parameters}))
-        await writer.drain()
-        frames: list[bytes] = []
-        while not frames:
-            data = await reader.read(_READ)
-            if not data:
-                raise Unreachable("hived closed the connection")
-            frames = self._frames.feed(data)
-        reply = varlink.decode(frames[0])
-        values = reply.get("parameters")
-        answer = values if isinstance(values, dict) else {}
-        if error := reply.get("error"):
-            raise from_wire(str(error), answer)
-        return answer
+    async def _open(self) -> DaemonConnection:
+        connection = await DaemonConnection.open(self._socket)
+        try:
+            await connection.call("open_login", {"credential": self._token}, _ANSWER)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
 
 
 def _rows(reply: Message, field: str) -> list[Row]:

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
+from hive_core.doors.daemon_connection import SECONDS, DaemonConnection
 from hive_core.errors import (
     AlreadyExists,
     BadFrame,
@@ -37,8 +38,8 @@ from hive_core.errors import (
 )
 from hive_core.varlink import Message, decode
 from hive_core.web import exposition
-from hive_core.web.daemon_client import SECONDS, DaemonConnection
-from hive_core.web.guard import BODY_MOST, single_header
+from hive_core.web.guard import single_header
+from hive_core.web.request_limits import BodyTooLarge, read_body
 from hive_core.web.tokens import TokenLogins
 
 OPENAPI: Final = Path(__file__).parent / "openapi.json"
@@ -46,7 +47,6 @@ _PREFIX: Final = "/api/v1/"
 _JSON: Final = "application/json"
 _LINES: Final = "application/jsonl"
 _EVENTS: Final = "text/event-stream"
-_BODY_SECONDS: Final = 10.0
 _BEAT_SECONDS: Final = 15.0  # between signs of life on a stream
 _NO_TOKEN: Final = ("credential", "login")  # rules that refuse a token, not a call
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
@@ -190,23 +190,13 @@ async def _read_parameters(request: ApiRequest) -> Message:
     kind = (single_header(headers, b"content-type") or _JSON).partition(";")[0].strip()
     if kind != _JSON:
         raise _Problem(415, "UnsupportedMediaType", f"the content is not {_JSON}")
-    body = await _read_body(request.receive)
-    return decode(body) if body else {}
-
-
-async def _read_body(receive: Receive) -> bytes:
-    body = bytearray()
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            while True:
-                message = await receive()
-                body += message.get("body", b"")
-                if len(body) > BODY_MOST:
-                    raise _Problem(413, "TooLarge", f"more than {BODY_MOST} bytes")
-                if message["type"] == "http.disconnect" or not message.get("more_body"):
-                    return bytes(body)
+        body = await read_body(request.scope, request.receive)
+    except BodyTooLarge as error:
+        raise _Problem(413, "TooLarge", str(error)) from None
     except TimeoutError:
         raise _Problem(408, "TimedOut", "the body did not come in time") from None
+    return decode(body) if body else {}
 
 
 def _event_parameters(scope: Scope) -> Message:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,6 +30,7 @@ from hive_core.web.logins import BrowserLogin
 from hive_core.web.pages.confirm import ask_confirmation
 from hive_core.web.pages.link import PREFIX, serve_link
 from hive_core.web.pages.login import begin_passkey_login, log_in, show_login
+from hive_core.web.request_limits import BodyTooLarge, read_body
 from hive_core.web.routes import Handler, find_route
 from hive_core.web.static_files import StaticFiles
 from hive_core.web.stream import EventStream
@@ -49,7 +49,6 @@ _STATUS: Final[Mapping[type[HiveError], int]] = {
     InvalidArgument: 400, InvalidParameter: 400, NotAllowed: 403, NotFound: 404, Conflict: 409,
     LimitReached: 429, Busy: 503, StorageFull: 503, Unreachable: 503, TimedOut: 503,
 }  # fmt: skip
-_BODY_SECONDS: Final = 10.0
 _FIRST_SECONDS: Final = 5.0  # that the first page waits for the agents
 _OUTSIDE: Final = ("/api/", "/metrics")
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -159,7 +158,7 @@ class WebApp:
         try:
             login = await self.web.logins.find(guard.session_secret(scope["headers"]))
             if login is not None:
-                login.count_request(self.clock())
+                login.requests.count_request(self.clock())
         except HiveError as error:
             raise _Refusal(_status(error), str(error)) from error
         if login is not None:
@@ -307,20 +306,9 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes:
     headers = scope["headers"]
     if (guard.single_header(headers, b"content-type") or "").partition(";")[0].strip() != _FORM:
         raise _Refusal(415, f"cannot take this request: its content is not {_FORM}")
-    length = guard.single_header(headers, b"content-length") or "0"
-    if len(length) > len(str(guard.BODY_MOST)) or int(length) > guard.BODY_MOST:
-        raise _Refusal(413, f"cannot take this request: more than {guard.BODY_MOST} bytes")
-    body = bytearray()
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            while True:
-                message = await receive()
-                body += message.get("body", b"")
-                if len(body) > guard.BODY_MOST:
-                    raise _Refusal(
-                        413, f"cannot take this request: more than {guard.BODY_MOST} bytes"
-                    )
-                if message["type"] == "http.disconnect" or not message.get("more_body"):
-                    return bytes(body)
+        return await read_body(scope, receive)
+    except BodyTooLarge as error:
+        raise _Refusal(413, f"cannot take this request: {error}") from None
     except TimeoutError:
         raise _Refusal(408, "cannot take this request: its body did not come in time") from None

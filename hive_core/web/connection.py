@@ -12,7 +12,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from hive_core.host.sockets.slow_clients import BoundedHttpConnection
-from hive_core.web.guard import BODY_MOST
+from hive_core.web.request_limits import BODY_MOST
 
 _HEAD_MOST: Final = 16 * 1024
 _CONNECTIONS: Final = 256  # without event streams

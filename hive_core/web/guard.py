@@ -12,7 +12,6 @@ from typing import Final
 
 COOKIE: Final = "__Host-hive"
 TOKEN_FIELD: Final = "form_token"  # noqa: S105 - the name of a field
-BODY_MOST: Final = 128 * 1024
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"

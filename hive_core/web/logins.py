@@ -12,13 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowed, Unreachable
 from hive_core.varlink import Message
-from hive_core.web.daemon_client import DaemonConnection
+from hive_core.web.request_limits import RequestBucket
 
 log = logging.getLogger(__name__)
-REQUESTS_A_SECOND: Final = 20.0
-BURST: Final = 60.0
 LOGINS_A_MINUTE: Final = 5
 LOGINS_MOST: Final = 256
 STREAMS_OF_LOGIN: Final = 4
@@ -43,18 +42,7 @@ class BrowserLogin:
     connection: DaemonConnection
     streams: set[Callable[[], None]] = field(default_factory=set)
     is_ended: bool = False
-    _tokens: float = BURST
-    _counted: float = 0.0
-
-    def count_request(self, now: float) -> None:
-        """LimitReached: the login has sent too many requests."""
-        self._tokens = min(BURST, self._tokens + (now - self._counted) * REQUESTS_A_SECOND)
-        self._counted = now
-        if self._tokens < 1:
-            raise LimitReached(
-                f"{REQUESTS_A_SECOND:.0f} requests/s of one login reached", retry_after=1
-            )
-        self._tokens -= 1
+    requests: RequestBucket = field(default_factory=lambda: RequestBucket("login"))
 
     def may(self, scope: str) -> bool:
         return scope in self.scopes

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.doors.notify import notify
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.web.api import HttpApi
 from hive_core.web.app import WebApp
 from hive_core.web.connection import WebServer
-from hive_core.web.daemon_client import DaemonConnection
 from hive_core.web.hub import Hub, Renderers
 from hive_core.web.logins import Logins
 from hive_core.web.reads import SharedReads

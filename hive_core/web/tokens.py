@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
+from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import LimitReached, NotAllowed
-from hive_core.web.daemon_client import DaemonConnection
+from hive_core.web.request_limits import RequestBucket
 
-REQUESTS_A_SECOND: Final = 20.0
-BURST: Final = 60.0
 STREAMS_OF_TOKEN: Final = 4
 CALLS_OF_TOKEN: Final = 16  # at once, with its streams: login.sock has connections for all
 STREAMS_MOST: Final = 400
@@ -29,17 +28,7 @@ class TokenLogin:
     idle: list[DaemonConnection] = field(default_factory=list)
     streams: int = 0
     busy: int = 0  # its connections that serve a call or a stream
-    _left: float = BURST
-    _counted: float = 0.0
-
-    def count_request(self, now: float) -> None:
-        """LimitReached: the token has sent too many requests."""
-        self._left = min(BURST, self._left + (now - self._counted) * REQUESTS_A_SECOND)
-        self._counted = now
-        if self._left < 1:
-            reason = f"{REQUESTS_A_SECOND:.0f} requests/s of one token reached"
-            raise LimitReached(reason, retry_after=1)
-        self._left -= 1
+    requests: RequestBucket = field(default_factory=lambda: RequestBucket("token"))
 
     def close(self) -> None:
         for connection in self.idle:
@@ -63,7 +52,7 @@ class TokenLogins:
         NotAllowed: hived knows no such token.
         """
         login = self._logins.get(_key(token)) or TokenLogin()
-        login.count_request(self.clock())
+        login.requests.count_request(self.clock())
         if login.busy >= CALLS_OF_TOKEN:
             raise LimitReached(f"{CALLS_OF_TOKEN} calls of one token reached", retry_after=1)
         connection = _take_open(login.idle) or await self._open(token, address)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,8 +79,8 @@ class WorldSource(LoginSource):
         self._client = open_login(made, "hive-notify", ["notifier"])
 
     @override
-    async def call(self, method: str, parameters: Message) -> Message:
-        return self._client.call(re.sub(r"(?<!^)([A-Z])", r"_\1", method).lower(), **parameters)
+    async def call(self, operation: str, parameters: Message) -> Message:
+        return self._client.call(operation, **parameters)
 
 
 @pytest.fixture(name="made")

@@ -20,7 +20,8 @@ from hive_core.operations import load
 from hive_core.surfaces.openapi import served_operations
 from hive_core.web.api import OPENAPI
 from hive_core.web.exposition import metrics_text
-from hive_core.web.tokens import BURST, CALLS_OF_TOKEN, STREAMS_OF_TOKEN
+from hive_core.web.request_limits import BURST
+from hive_core.web.tokens import CALLS_OF_TOKEN, STREAMS_OF_TOKEN
 
 
 @pytest.fixture(name="harness")

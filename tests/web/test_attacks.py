@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from fixtures.dashboard import FakeBrowser, RunningDashboard, read_answer
 
-from hive_core.web.guard import BODY_MOST
+from hive_core.web.request_limits import BODY_MOST
 
 FOREIGN = (
     "evil.example",
@@ -207,7 +207,7 @@ def test_a_login_sends_no_more_requests_than_its_rate(browser: FakeBrowser) -> N
     assert login is not None
     for _ in range(100):
         with suppress(Exception):
-            login.count_request(0.0)
+            login.requests.count_request(0.0)
     browser.web.app.clock = lambda: 0.0
 
     assert browser.get("/badge").status == 429

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import HiveError
 from hive_core.varlink import Message
-from hive_core.web.daemon_client import DaemonConnection
 from hive_core.web.visit import Dashboard, Request, html_response
 
 PREFIX = "/link/"

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
+from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import HiveError, InvalidArgument, LimitReached
 from hive_core.varlink import Message
-from hive_core.web.daemon_client import DaemonConnection
 from hive_core.web.guard import ended_cookie, session_cookie
 from hive_core.web.logins import BrowserLogin, check_secret
 from hive_core.web.visit import Dashboard, Request, Visit, html_response, json_response, redirect
