@@ -107,6 +107,14 @@ def test_until_a_plan_is_approved_nothing_is_written_whatever_the_settings_say(
     assert "cannot use bash" in body(host, 2)
 
 
+def test_a_tool_that_the_model_made_up_does_not_end_the_turn(host: CliHost) -> None:
+    host.model.script = [ModelAnswer("", [("a", "no_such_tool", {})]), ModelAnswer("I see")]
+    host.begin()
+    host.send("begin")
+    assert host.until(host.replies, SECONDS) == ["I see"]
+    assert len(host.model.bodies) == 2
+
+
 def test_a_used_up_budget_ends_the_work_with_a_report(host: CliHost, runtime: str) -> None:
     calls, task = CALLS[runtime], host.assign("Work until the budget ends.")
     refusal = {"message": "the budget of worker is used up", "type": "insufficient_quota",
@@ -203,9 +211,12 @@ def test_an_agent_of_the_protocol_that_agent_toml_names_works_as_a_runtime(tmp_p
             f'[acp]\ncommand = ["{program}", "acp"]\nenvironment = {environment}\n'
         )
         host.environment["HIVE_CONFIG"] = str(config)
+        name = host.state / "session/acp-server"
+        name.parent.mkdir(parents=True)
+        name.write_text("hive_1")
         host.model.script = [
             ModelAnswer("", [calls.command("a", "echo one > notes.txt")]),
-            ModelAnswer("", [calls.operation("b", "send", {"to": "lead", "body": "half"})]),
+            ModelAnswer("", [calls.operation("b", "1_send", {"to": "lead", "body": "half"})]),
             ModelAnswer("all is done"),
         ]
         host.begin()

@@ -129,7 +129,7 @@ class ModelExchange:
     def rest(self) -> None:
         """Give the runtime back, for the next turn within the idle time."""
         if self._runtime is not None:
-            self.pool.give_back(self._runtime)
+            self.pool.give_back(self._runtime, self.conversation.name)
             self._runtime = None
 
     def stop(self) -> None:
@@ -165,7 +165,9 @@ class ModelExchange:
         if data is not None:
             line = {**line, "history": True}
         if self._runtime is None:
-            self._runtime = self.pool.take(self.conversation.events, self.context.model.wire)
+            self._runtime = self.pool.take(
+                self.conversation.events, self.context.model.wire, self.conversation.name
+            )
         self._runtime.send(line, data)
 
     def _pass_arrived(self) -> None:

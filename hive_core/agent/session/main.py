@@ -19,7 +19,11 @@ from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.inspection import COMMANDS, run_inspection
 from hive_core.agent.session.mailbox import Mailbox
 from hive_core.agent.session.memory.settings import MemorySettings
-from hive_core.agent.session.runtimes.acp_custom import AcpSettings, CustomAcpDialect
+from hive_core.agent.session.runtimes.acp_custom import (
+    AcpSettings,
+    CustomAcpDialect,
+    read_server_name,
+)
 from hive_core.agent.session.runtimes.builtin import UID, RuntimeCommand, runtime_folder
 from hive_core.agent.session.runtimes.claude import ClaudeDialect
 from hive_core.agent.session.runtimes.cli_command import CliCommand
@@ -113,7 +117,8 @@ def read_cli(services: SessionServices, runtime: str) -> CliCommand | None:
     """
     dialect = DIALECTS.get(runtime)
     if runtime == "acp":
-        dialect = CustomAcpDialect(AcpSettings.read(config_folder() / "agent.toml"))
+        settings = AcpSettings.read(config_folder() / "agent.toml")
+        dialect = CustomAcpDialect(settings, read_server_name(services.folder / "acp-server"))
     if dialect is None:
         return None
     own = {key: value for key, value in os.environ.items() if key in _OWN}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator, Mapping
@@ -18,12 +19,13 @@ from fixtures.cli_host import CliHost, cli_host
 from fixtures.world import fields
 
 from hive_core.agent.session.runtimes.acp_custom import AcpSettings
-from hive_core.agent.session.runtimes.acp_gate import AcpGate
+from hive_core.agent.session.runtimes.acp_gate import AcpGate, AcpTools
 from hive_core.agent.session.runtimes.cli_dialect import CliPlace, CliTurn
 from hive_core.agent.session.runtimes.opencode import OpencodeDialect
 from hive_core.cli.host.runtime import NO_SETTINGS
 from hive_core.errors import InvalidArgument
 
+TOOLS = AcpTools({"send": "operation"}, "hive_1")
 FAKE = Path(__file__).parents[2] / "fixtures/fake_acp.py"
 
 
@@ -68,7 +70,8 @@ def test_each_letter_is_a_prompt_of_one_process_with_the_operations_of_hive(host
     }  # fmt: skip
     (opened,) = calls(host, "session/new")
     (server,) = opened["params"]["mcpServers"]
-    assert (server["name"], server["args"][-1]) == ("hive", "mcp")
+    assert re.fullmatch("hive_[0-9a-f]{8}", server["name"])
+    assert server["args"][-1] == "mcp"
     environment = opened["environment"]
     assert (environment["MINE"], environment["OPENAI_API_KEY"]) == ("yes", "hive")
     assert environment["OPENAI_BASE_URL"] == f"http://127.0.0.1:{host.port}/v1"
@@ -157,8 +160,13 @@ def test_settings_that_are_wrong_are_named(tmp_path: Path) -> None:
         ({"kind": "read", "locations": [{"path": str(row)} for row in range(9)]}, "9 files"),
         ({"kind": "execute"}, "no command"),
         ({"kind": "other", "title": "task"}, "no tool"),
-        ({"kind": "execute", "title": "hive_send", "rawInput": {}}, "no command"),
-        ({"kind": "other", "title": "hive_stop"}, "no tool"),
+        ({"kind": "execute", "title": "hive_1_send", "rawInput": {}}, "no command"),
+        ({"kind": "other", "title": "hive_1_stop"}, "no tool"),
+        ({"kind": "other", "title": "hive_send"}, "no tool"),  # a tool of another server
+        (
+            {"kind": "other", "title": "x", "_meta": {"claudeCode": {"toolName": "hive_send"}}},
+            "no tool",
+        ),
         ({"title": "x"}, "no tool"),
         ({"toolCallId": "", "kind": "execute", "rawInput": {"command": "ls"}}, "no id"),
         ({"kind": "execute", "rawInput": {"command": "ls"}}, "cannot"),  # no daemon
@@ -167,7 +175,7 @@ def test_settings_that_are_wrong_are_named(tmp_path: Path) -> None:
 def test_what_cannot_be_judged_is_rejected(
     tmp_path: Path, use: dict[str, object], reason: str
 ) -> None:
-    gate = AcpGate(str(tmp_path / "none"), tmp_path, "", {"send": "operation"}, 0.1)
+    gate = AcpGate(str(tmp_path / "none"), tmp_path, "", TOOLS, 0.1)
     options = [{"optionId": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
     call = {"toolCallId": "a", **use}
     answer = gate.decide({"toolCall": call, "options": options})
@@ -177,13 +185,42 @@ def test_what_cannot_be_judged_is_rejected(
 
 
 def test_an_operation_of_hive_needs_no_grant_but_the_answer_for_one_use(tmp_path: Path) -> None:
-    gate = AcpGate("/nowhere", tmp_path, "", {"send": "operation"})
-    use = {"toolCallId": "a", "kind": "other", "title": "hive_send"}
+    gate = AcpGate("/nowhere", tmp_path, "", TOOLS)
+    use = {"toolCallId": "a", "kind": "other", "title": "hive_1_send"}
     once = [{"optionId": "1", "kind": "allow_once"}, {"optionId": "2", "kind": "allow_always"}]
     answer = gate.decide({"toolCall": use, "options": once})
     assert answer["outcome"] == {"outcome": "selected", "optionId": "1"}
     answer = gate.decide({"toolCall": {**use, "toolCallId": "b"}, "options": once[1:]})
     assert answer["outcome"] == {"outcome": "cancelled"}
+
+
+@pytest.mark.parametrize("kind", ["other", "think", "switch_mode", "", "of its own"])
+def test_a_use_of_any_kind_that_ends_without_a_question_needs_a_grant(
+    tmp_path: Path, kind: str
+) -> None:
+    gate = AcpGate(str(tmp_path / "none"), tmp_path, "", TOOLS, 0.1)
+    use = {"toolCallId": "a", "kind": kind, "title": "hive_send"}
+    gate.note({**use, "status": "in_progress"})
+    with pytest.raises(InvalidArgument, match="hive has no tool"):
+        gate.note({"toolCallId": "a", "status": "completed"})
+    own = {"toolCallId": "b", "kind": kind, "title": "hive_1_send"}
+    gate.note({**own, "status": "in_progress"})
+    gate.note({"toolCallId": "b", "title": "sent to lead", "status": "completed"})
+    failed = {"toolCallId": "c", "kind": kind, "title": "x", "status": "failed"}
+    gate.note(failed)  # it was not run
+
+
+def test_a_tool_that_the_model_made_up_is_answered_by_opencode_without_a_grant(
+    tmp_path: Path,
+) -> None:
+    tools = AcpTools({"send": "operation"}, harmless=OpencodeDialect.harmless)
+    gate = AcpGate("/nowhere", tmp_path, "", tools)
+    gate.note({"toolCallId": "a", "kind": "other", "title": "invalid", "status": "pending"})
+    gate.note({"toolCallId": "a", "title": "Invalid Tool", "status": "completed"})
+    with pytest.raises(InvalidArgument, match="hive has no tool"):
+        gate.note({"toolCallId": "b", "title": "task", "status": "completed"})
+    with pytest.raises(InvalidArgument, match="names no command"):
+        gate.note({"toolCallId": "c", "kind": "execute", "title": "invalid", "status": "completed"})
 
 
 def test_opencode_asks_before_each_use_and_reads_no_settings_of_the_agent(tmp_path: Path) -> None:

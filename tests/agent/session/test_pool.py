@@ -6,8 +6,14 @@ import os
 import queue
 import select
 from pathlib import Path
+from typing import Any
 
-from hive_core.agent.session.runtimes.builtin import RuntimeCommand
+from hive_core.agent.forward import ForwardPair
+from hive_core.agent.session.runtimes.builtin import Line, RuntimeCommand
+from hive_core.agent.session.runtimes.claude import ClaudeDialect
+from hive_core.agent.session.runtimes.cli_command import CliCommand
+from hive_core.agent.session.runtimes.cli_dialect import CliPlace
+from hive_core.agent.session.runtimes.forwarder import ModelForwarder
 from hive_core.agent.session.runtimes.pool import RuntimePool
 
 Events = queue.SimpleQueue[tuple[str, object]]
@@ -63,3 +69,50 @@ def test_a_runtime_that_died_meanwhile_is_not_taken(tmp_path: Path) -> None:
     second = pool.take(queue.SimpleQueue())
     assert second is not first
     second.close()
+
+
+class IdleRuntime:
+    """A runtime whose process waits for its next turn."""
+
+    pid = 1
+    is_alive = True
+    is_closed = False
+
+    def attach(self, events: Events) -> None:
+        self.events = events
+
+    def send(self, line: Line, history: bytes | None = None) -> None:
+        """It is not sent anything here."""
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def cli_pool(folder: Path) -> RuntimePool:
+    place = CliPlace(["hive-agent"], "/broker.sock", folder, folder, None)
+    forwarder = ModelForwarder(ForwardPair(1, "/model.sock"), ["hive-agent"])
+    return RuntimePool(CliCommand(ClaudeDialect(), place, command(folder), forwarder), idle=600)
+
+
+def test_the_process_of_a_cli_is_given_to_the_conversation_that_it_remembers_only(
+    tmp_path: Path,
+) -> None:
+    pool, runtime, events = cli_pool(tmp_path), IdleRuntime(), queue.SimpleQueue[Any]()
+    pool.give_back(runtime, "task-1")
+    for other in ("task-2", ""):
+        assert pool.take(events, conversation=other) is not runtime
+    assert pool.take(events, conversation="task-1") is runtime
+    assert runtime.events is events
+    assert pool.take(events, conversation="task-1") is not runtime
+    pool.close()
+
+
+def test_the_runtime_that_waits_longest_makes_room_for_one_that_has_just_ended_its_turn(
+    tmp_path: Path,
+) -> None:
+    pool, runtimes = cli_pool(tmp_path), [IdleRuntime() for _ in range(5)]
+    for number, runtime in enumerate(runtimes):
+        pool.give_back(runtime, f"task-{number}")
+    assert [row.is_closed for row in runtimes] == [True, False, False, False, False]
+    pool.close()
+    assert all(row.is_closed for row in runtimes)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.agent.session.runtimes.acp_connection import AcpConnection, AcpError
-from hive_core.agent.session.runtimes.acp_gate import AcpGate, called_operation
+from hive_core.agent.session.runtimes.acp_gate import AcpGate, AcpTools
 from hive_core.agent.session.runtimes.builtin import RuntimeGone
 from hive_core.agent.session.runtimes.cli_command import CliCommand, CliProcess
 from hive_core.agent.session.runtimes.cli_dialect import (
@@ -82,7 +82,8 @@ class AcpTurn:
                 self.outcome.text = ""
                 use = self.gate.note(update)
                 letter = str(mapping(use.get("rawInput")).get("reply_to") or "")
-                if update.get("status") == "completed" and called_operation(use) == "send":
+                has_ended = update.get("status") == "completed"
+                if has_ended and self.gate.called_operation(use) == "send":
                     self.outcome.replied += [letter] if letter else []
             case _:
                 pass
@@ -109,7 +110,8 @@ class AcpDriver:
 
     def run(self, turn: CliTurn, watcher: TurnWatcher) -> CliOutcome:
         place = self._command.place
-        gate = AcpGate(place.socket, place.workspace, turn.task, turn.tools)
+        tools = AcpTools(turn.tools, self._dialect.server, self._dialect.harmless)
+        gate = AcpGate(place.socket, place.workspace, turn.task, tools)
         run = AcpTurn(gate, watcher)
         try:
             self._prompt(turn, run)
@@ -203,7 +205,7 @@ class AcpDriver:
             "HIVE_MESSAGE_FILE": str(process.letter.path), "HOME": str(self._command.place.home),
         }  # fmt: skip
         rows = [{"name": key, "value": own[key]} for key in _OF_SERVER if key in own]
-        return {"name": "hive", "command": program, "args": words, "env": rows}
+        return {"name": self._dialect.server, "command": program, "args": words, "env": rows}
 
     def _end_reason(self, error: RuntimeGone) -> str:
         """Why the process ended."""

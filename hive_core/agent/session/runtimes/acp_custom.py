@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.prompt_context import save_whole
 from hive_core.agent.session.runtimes.builtin import WrongPython
 from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliPlace, CliTurn
 from hive_core.agent.session.settings_table import (
@@ -52,13 +54,25 @@ _READERS: Final[Mapping[str, Reader]] = {
 }  # fmt: skip
 
 
+def read_server_name(file: Path) -> str:
+    """The name of the MCP server of hive for the programs of this agent, chosen once.
+
+    A use of a tool is known by what the program calls it, and a program may have tools of others.
+    None of these has a name that was made here.
+    """
+    if not file.exists():
+        save_whole(file, f"hive_{os.urandom(4).hex()}")
+    return file.read_text("ascii")
+
+
 class CustomAcpDialect(AcpDialect):
     """Any agent of the protocol: the program that `[acp]` of agent.toml names."""
 
     name = "acp"
 
-    def __init__(self, settings: AcpSettings) -> None:
+    def __init__(self, settings: AcpSettings, server: str) -> None:
         self._settings = settings
+        self.server = server
 
     def check(self, program: Path) -> None:
         del program

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,23 +34,33 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
 }  # fmt: skip
 _PATHS: Final = ("file_path", "filePath", "filepath", "path", "abs_path")
 _FILES_MOST: Final = 8
-_OPERATION: Final = re.compile(
-    r"(?:mcp__hive__|mcp\.hive\.|hive[_./:])([a-z_]+)(?:\W.*)?", re.ASCII
-)
 _TEXTS: Final = ("kind", "title")
 _REFUSED: Final[Fields] = {"outcome": {"outcome": "cancelled"}}
 
 
+@dataclass(frozen=True, slots=True)
+class AcpTools:
+    """The agent's tools by name with their kinds, none in a last call. `server`: the name under
+    which the program has the operations of hive. `harmless`: first titles of uses that do nothing.
+    """
+
+    kinds: Mapping[str, str]
+    server: str = "hive"
+    harmless: frozenset[str] = frozenset()
+
+
 class AcpGate:
-    """The uses of one turn. `tools`: the kinds of the agent's, none in a last call. Operations of
-    hive need no grant: the daemon judges them when they are called.
+    """The uses of one turn. Operations of hive need no grant: the daemon judges them when they are
+    called.
     """
 
     def __init__(
-        self, socket: str, workspace: Path, task: str, tools: Mapping[str, str],
-        patience: float = PATIENCE,
-    ) -> None:  # fmt: skip
+        self, socket: str, workspace: Path, task: str, tools: AcpTools, patience: float = PATIENCE
+    ) -> None:
         self._socket = socket
+        server = re.escape(tools.server)
+        prefix = rf"(?:mcp__{server}__|mcp\.{server}\.|{server}[_./:])"
+        self._operation = re.compile(rf"{prefix}([a-z_]+)(?:\W.*)?", re.ASCII)
         self._patience = patience
         self._workspace = workspace
         self._task = task
@@ -81,11 +92,23 @@ class AcpGate:
         """Take news of a use; all that is known of it. NotAllowed: it ended without a grant."""
         use = self._merge(update)
         name, status = str(use["toolCallId"]), update.get("status")
-        if status == "completed" and name not in self._judged and use.get("kind") in _KINDS:
+        if status == "completed" and name not in self._judged:
             self._judge(use)
         if status in ("completed", "failed"):
             self._return(name, "ok" if status == "completed" else "failed")
         return use
+
+    def called_operation(self, use: Fields) -> str:
+        """The operation of hive that a use calls; empty: none."""
+        named = mapping(mapping(use.get("_meta")).get("claudeCode")).get("toolName")
+        if named:
+            return self._operation_of(named)
+        return "" if use.get("kind") in _KINDS else str(use.get("titled") or "")
+
+    def _operation_of(self, name: object) -> str:
+        """The operation that a tool of this name is; empty: none."""
+        match = self._operation.fullmatch(str(name or ""))
+        return match[1] if match else ""
 
     def close(self) -> None:
         """Return the grants of uses whose end was not told."""
@@ -100,6 +123,9 @@ class AcpGate:
             use["locations"] = news["locations"]
         use |= {"toolCallId": str(news.get("toolCallId") or ""), "rawInput": values}
         use["_meta"] = mapping(news.get("_meta")) or use.get("_meta")
+        # A title may change to what the use has brought.
+        use.setdefault("first", use.get("title"))
+        use["titled"] = self._operation_of(news.get("title")) or use.get("titled", "")
         return use
 
     def _judge(self, use: Fields) -> None:
@@ -115,11 +141,13 @@ class AcpGate:
         """What a use needs; InvalidArgument where it is none of ours."""
         if not use["toolCallId"]:
             raise InvalidArgument("a use of a tool has no id", field="toolCallId")
-        if not self._tools:
+        if not self._tools.kinds:
             raise NotAllowed("cannot use a tool: the turn is to end with a report")
-        if self._tools.get(called_operation(use)) == "operation":
-            return []
         kind = str(use.get("kind") or "other")
+        if self._tools.kinds.get(self.called_operation(use)) == "operation":
+            return []
+        if kind not in _KINDS and use.get("first") in self._tools.harmless:
+            return []
         if kind not in _KINDS:
             raise InvalidArgument(f"hive has no tool {str(use.get('title'))[:64]!r}", field="kind")
         tool, key = _KINDS[kind]
@@ -130,15 +158,6 @@ class AcpGate:
         grants = self._grants.pop(name, None)
         if grants:
             return_grants(self._socket, grants, status)
-
-
-def called_operation(use: Fields) -> str:
-    """The operation of hive that a use calls; empty: none."""
-    named = mapping(mapping(use.get("_meta")).get("claudeCode")).get("toolName")
-    if use.get("kind") in _KINDS and not named:
-        return ""
-    match = _OPERATION.fullmatch(str(named or use.get("title") or ""))
-    return match[1] if match else ""
 
 
 def _arguments(kind: str, use: Fields) -> Sequence[object]:

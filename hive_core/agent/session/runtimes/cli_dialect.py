@@ -126,7 +126,12 @@ class ProcessDialect(CliDialect):
 
 
 class AcpDialect(CliDialect):
-    """A program that speaks the Agent Client Protocol."""
+    """A program that speaks the Agent Client Protocol. `server`: under what name it is given the
+    MCP server of hive. `harmless`: titles of uses that do nothing, and need no grant.
+    """
+
+    server = "hive"
+    harmless: frozenset[str] = frozenset()
 
     def prompt(self, turn: CliTurn) -> str:
         """What it is told in this turn."""

@@ -30,6 +30,7 @@ class OpencodeDialect(AcpDialect):
     """Words and settings of opencode 1.18."""
 
     name = "opencode"
+    harmless = frozenset({"invalid"})  # the answer to a call of a tool that there is not
 
     def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
         served = {tool: f"{_SERVER}{tool}" for tool, kind in kinds.items() if kind == "operation"}

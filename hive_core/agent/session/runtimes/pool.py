@@ -10,7 +10,7 @@ from hive_core.agent.session.runtimes.builtin import Line
 from hive_core.agent.session.runtimes.cli import CliRuntime
 from hive_core.agent.session.runtimes.cli_command import CliCommand
 
-_AT_ONCE: Final = 4  # runtimes that wait; more are ended at once
+_AT_ONCE: Final = 4  # runtimes that wait
 
 
 class SessionRuntime(Protocol):
@@ -53,7 +53,7 @@ class RuntimePool:
     def __init__(self, source: RuntimeSource | CliCommand, idle: float) -> None:
         self._source = source
         self._idle = idle
-        self._waiting: dict[SessionRuntime, threading.Timer] = {}
+        self._waiting: dict[SessionRuntime, tuple[str, threading.Timer]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -66,41 +66,57 @@ class RuntimePool:
         """How many runtimes are idle."""
         return len(self._waiting)
 
-    def take(self, events: queue.SimpleQueue[tuple[str, object]], wire: str = "") -> SessionRuntime:
-        """A runtime whose lines go into `events`: one that waits, or a new one for this wire."""
-        with self._lock:
-            while self._waiting:
-                runtime, timer = self._waiting.popitem()
-                timer.cancel()
-                if runtime.is_alive:
-                    runtime.attach(events)
-                    return runtime
-                runtime.close()
+    def take(
+        self, events: queue.SimpleQueue[tuple[str, object]], wire: str = "", conversation: str = ""
+    ) -> SessionRuntime:
+        """A runtime whose lines go into `events`: one that waits, or a new one for this wire.
+
+        The process of a CLI remembers the conversation that it had: only that one gets it again.
+        """
+        while (runtime := self._take_waiting(conversation)) is not None:
+            if runtime.is_alive:
+                runtime.attach(events)
+                return runtime
+            runtime.close()
         if isinstance(self._source, CliCommand):
             return CliRuntime(self._source, events)
         return self._source.open(events, wire)
 
-    def give_back(self, runtime: SessionRuntime) -> None:
-        """Keep a runtime whose turn has ended."""
+    def give_back(self, runtime: SessionRuntime, conversation: str = "") -> None:
+        """Keep a runtime whose turn has ended, in place of the one that waits longest."""
         runtime.attach(queue.SimpleQueue())
-        with self._lock:
-            if len(self._waiting) < _AT_ONCE and self._idle > 0 and runtime.is_alive:
-                timer = threading.Timer(self._idle, self._end, [runtime])
-                timer.daemon = True
-                self._waiting[runtime] = timer
+        ended = runtime
+        if self._idle > 0 and runtime.is_alive:
+            timer = threading.Timer(self._idle, self._end, [runtime])
+            timer.daemon = True
+            with self._lock:
+                self._waiting[runtime] = (conversation, timer)
                 timer.start()
-                return
-        runtime.close()
+                if len(self._waiting) <= _AT_ONCE:
+                    return
+                ended = next(iter(self._waiting))
+                self._waiting.pop(ended)[1].cancel()
+        ended.close()
 
     def close(self) -> None:
         """End all that wait."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
-        for runtime, timer in waiting.items():
+        for runtime, (_, timer) in waiting.items():
             timer.cancel()
             runtime.close()
         if isinstance(self._source, CliCommand):
             self._source.close()
+
+    def _take_waiting(self, conversation: str) -> SessionRuntime | None:
+        """The one that ended its turn last, of those that may take this conversation."""
+        with self._lock:
+            for runtime, (served, timer) in reversed(self._waiting.items()):
+                if not self.is_cli or served == conversation:
+                    timer.cancel()
+                    del self._waiting[runtime]
+                    return runtime
+        return None
 
     def _end(self, runtime: SessionRuntime) -> None:
         with self._lock:
