@@ -46,22 +46,25 @@ def decode(frame: bytes, values: int = FRAME_LIMIT) -> Message:
     `values` limits the names and values in it: a Python object takes much more time and memory than
     the two bytes that it may take in the frame.
     """
-    if len(frame) > FRAME_LIMIT:
+    size = len(frame)
+    if size > FRAME_LIMIT:
         raise BadFrame(f"frame is larger than {FRAME_LIMIT} bytes")
     if (
         frame.count(b"{") + frame.count(b"[") > DEPTH_LIMIT
-        or (len(frame) > values and frame.count(b",") + frame.count(b":") >= values)
+        or (size > values and frame.count(b",") + frame.count(b":") >= values)
     ):  # fmt: skip
         check_shape(frame, values)
     try:
-        text = frame.decode().strip(_SPACE)
+        text = frame.decode()
         # Not decode(), which searches surrounding white space by two regular expressions.
-        message, end = _DECODER.raw_decode(text)
-    except (ValueError, RecursionError) as error:
-        raise BadFrame(f"frame is not JSON: {error}") from error
-    if end != len(text):
+        text = text if text[:1] == "{" else text.lstrip(_SPACE)
+        message, end = _SCAN(text, 0)
+    except (ValueError, RecursionError, StopIteration) as error:
+        why = "no value" if isinstance(error, StopIteration) else error
+        raise BadFrame(f"frame is not JSON: {why}") from error
+    if (rest := text[end:]) and rest.strip(_SPACE):
         raise BadFrame("frame is not JSON: more follows the value")
-    if not isinstance(message, dict):
+    if type(message) is not dict:
         raise BadFrame("frame is not a JSON object")
     # Only an escaped surrogate can survive UTF-8 decoding, so most frames need no second check.
     if b"\\u" in frame:
@@ -105,7 +108,7 @@ def _check_depth(brackets: bytes, depth: int) -> None:
 
 def _unique(pairs: list[tuple[str, object]]) -> Message:
     message = dict(pairs)
-    if len(message) != len(pairs):
+    if pairs[len(message) :]:  # more pairs than keys
         raise ValueError("duplicate key")
     return message
 
@@ -135,6 +138,8 @@ _DECODER: Final = json.JSONDecoder(
     parse_int=_bounded_int,
     parse_float=_finite,
 )
+# What raw_decode() calls: the value that begins at a character, and where it ends.
+_SCAN: Final[Callable[[str, int], tuple[object, int]]] = _DECODER.scan_once  # type: ignore[attr-defined]  # typeshed does not have it
 
 
 def _refuse_surrogates(message: Message) -> None:

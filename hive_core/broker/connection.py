@@ -42,10 +42,11 @@ class PendingCall:
         "oneway", "ready", "reply", "request", "size", "streams", "writes",
     )  # fmt: skip
 
-    def __init__(self, connection: ClientConnection, size: int = 0) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         # Bytes of its frame.
-        self.size = size
+        self.size = 0
+        # What its frame asks for.
         self.request: tuple[Operation, Params] | None = None
         self.more = self.oneway = self.streams = False
         # Whether its handler needs a transaction, and whether it may end in a commit.
@@ -63,12 +64,6 @@ class PendingCall:
         self.job: tuple[str, bytes] | None = None
         # What a slow read brought.
         self.ready: Result | HiveError | None = None
-
-    def set_request(self, operation: Operation, params: Params) -> None:
-        """The frame asks for this operation."""
-        self.request = (operation, params)
-        self.writes, self.changes = operation.writes, operation.changes
-        self.streams = self.more and operation.streams
 
     def await_job(self, job: tuple[str, bytes] | None) -> None:
         """Its handler has run; only the end of the job is waited for."""
@@ -96,8 +91,8 @@ class ClientConnection:
     """
 
     __slots__ = (
-        "busy", "bytes_held", "calls", "closing", "frames", "full", "out", "party", "seat", "send",
-        "sub", "uid", "unpark", "write_blocked",
+        "busy", "bytes_held", "calls", "closing", "frames", "full", "party", "seat", "send", "sub",
+        "uid", "unpark", "write_blocked",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +106,6 @@ class ClientConnection:
         # Frames are read a few at a time: many small ones must not hold up the others.
         self.frames: deque[bytes | BadFrame] = deque()
         self.calls: deque[PendingCall] = deque()
-        self.out: list[bytes] = []
         # The first call waits for a topic, a time, a job or a slow read.
         self.busy = False
         # The peer does not read: no call runs until the transport has drained.

@@ -87,7 +87,7 @@ class Broker:
         """Take frames that arrived. Bytes that are not a frame come as the fault to answer with."""
         connection.frames.extend(frames)
         for frame in frames:
-            if not isinstance(frame, BadFrame):
+            if type(frame) is bytes:
                 connection.bytes_held += len(frame)
         self.enqueue(connection)
 
@@ -111,7 +111,7 @@ class Broker:
     def drop(self, connection: ClientConnection) -> None:
         """The connection is closed, and with it goes everything asked and not yet begun."""
         self._waiting.drop(connection)
-        self._queue.leave(connection)
+        self._queue.leave((connection,))
         connection.forget()
 
     def reject_peer(self, party: str, uid: int) -> bool:
@@ -185,7 +185,7 @@ class Broker:
                 if connection.is_ready and connection.calls and connection.calls[0] is call:
                     self._settle(self._serve_alone(call))
         finally:
-            clock.charge()
+            self._queue.charge(clock.used)
 
     def _read(self, calls: Sequence[PendingCall], clock: BatchTime) -> None:
         """Answer each party before the next is served; one that was refused after the record."""
@@ -231,7 +231,7 @@ class Broker:
             self.audit.write_refusals(batch.entries)
             return batch
         finally:
-            clock.charge()
+            self._queue.charge(clock.used)
 
     def _new_batch(
         self, *, in_transaction: bool, frozen: bool = False, use_savepoints: bool = False
@@ -287,7 +287,7 @@ class Broker:
     def _run_calls(self, calls: Iterable[PendingCall], clock: BatchTime, batch: CallBatch) -> bool:
         """Run each call once, as long as its party has time left; whether all of it is over."""
         run, append = self._dispatch.run, batch.outcomes.append
-        used, share = clock.used, clock.share
+        used, share, end, monotonic = clock.used, clock.share, clock.end, clock.monotonic
         answered, stopped = defaultdict[str, int](int), set[ClientConnection]()
         for call in calls:
             connection = call.connection
@@ -299,7 +299,9 @@ class Broker:
             answered[party] += len(outcome.data)
             if not outcome.done or call.fault is not None:
                 stopped.add(connection)
-            if clock.spend(party):
+            began, clock.at = clock.at, monotonic()
+            used[party] += clock.at - began
+            if clock.at > end:
                 return True
         return False
 
@@ -312,13 +314,11 @@ class Broker:
 
     def _answer(self, outcomes: Iterable[CallOutcome]) -> None:
         """Write the replies, one write for each connection, and queue what follows on it."""
-        connections: dict[ClientConnection, None] = {}
+        replies = defaultdict[ClientConnection, list[bytes]](list)
         for outcome in outcomes:
-            call, data = outcome.call, outcome.data
+            call = outcome.call
             connection = call.connection
-            connections[connection] = None
-            if data and not call.oneway:
-                connection.out.append(data)
+            replies[connection] += (b"" if call.oneway else outcome.data,)
             if outcome.done or (call.oneway and outcome.read is None):  # oneway waits for no answer
                 connection.calls.popleft()
                 connection.bytes_held -= call.size
@@ -327,15 +327,13 @@ class Broker:
                     connection.closing |= isinstance(call.fault, BadFrame)
             else:
                 self._keep_unfinished_call(outcome)
-        queue = self._queue
-        for connection in connections:
-            out = connection.out
-            if out or connection.full:
-                connection.send(out[0] if len(out) == 1 else b"".join(out), connection.closing)
-                out.clear()
-            queue.leave(connection)
-            if connection.calls or connection.frames:  # behind the others of its party
-                queue.add(connection)
+        self._queue.leave(replies)
+        for connection, parts in replies.items():
+            data = b"".join(parts)
+            if data or connection.full:
+                connection.send(data, connection.closing)
+            if (connection.calls or connection.frames) and connection.is_ready:
+                self._queue.add(connection)  # behind the others of its party
 
     def _keep_unfinished_call(self, outcome: CallOutcome) -> None:
         """The call stays at the head of its connection: for its next page, a read, or a topic."""
@@ -369,8 +367,9 @@ class Broker:
             self._waiting.touch((ROWS,))
 
     def enqueue(self, connection: ClientConnection) -> None:
-        """Serve the connection soon, if it has a call that can run now."""
-        if self._queue.add(connection) and self._transport is not None:
+        """Serve the connection soon, if it has a call that can run then."""
+        self._queue.add(connection)
+        if self._transport is not None:
             self._transport.wake()
 
     def _wake(self) -> None:

@@ -8,7 +8,7 @@ those of others (attacks 61 and 66). The operator is always first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -48,41 +48,40 @@ class FairQueue:
         self._reader = reader
         self._monotonic = reader.monotonic
         self._ready: dict[str, dict[ClientConnection, None]] = {}
-        self._used: dict[str, float] = {}
+        self._used = defaultdict[str, float](float)
         self._least = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._ready)
 
-    def add(self, connection: ClientConnection) -> bool:
-        """Queue a connection behind others of its party if it has a call that can run.
+    def add(self, connection: ClientConnection) -> None:
+        """Queue a connection behind others of its party, until it has no call that can run."""
+        ready, party = self._ready, connection.party
+        if party in ready:
+            ready[party][connection] = None
+        else:
+            ready[party] = {connection: None}
 
-        Return whether.
-        """
-        if not connection.is_ready:
-            return False
-        connections = self._ready.get(connection.party)
-        if connections is None:
-            connections = self._ready[connection.party] = {}
-        connections[connection] = None
-        return True
+    def leave(self, connections: Iterable[ClientConnection]) -> None:
+        ready = self._ready
+        for connection in connections:
+            party = connection.party
+            if party in ready and connection in ready[party]:
+                del ready[party][connection]
+                if not ready[party]:
+                    del ready[party]
 
-    def leave(self, connection: ClientConnection) -> None:
-        connections = self._ready.get(connection.party)
-        if connections is not None:
-            connections.pop(connection, None)
-            if not connections:
-                del self._ready[connection.party]
-
-    def charge(self, party: str, seconds: float) -> None:
-        """Charge a party for time of the loop."""
-        used = self._used.get(party, 0.0)
-        self._used[party] = (used if used > self._least else self._least) + seconds
+    def charge(self, seconds: Mapping[str, float]) -> None:
+        """Charge parties for time of the loop."""
+        used, least = self._used, self._least
+        for party, more in seconds.items():
+            before = used[party]
+            used[party] = (before if before > least else least) + more
 
     def time_of(self, calls: Sequence[PendingCall], seconds: float) -> BatchTime:
         """The clock of a part of a batch that may take so long from now on."""
         parties = len({call.connection.party for call in calls})
-        return BatchTime(self, self._monotonic, seconds, seconds / max(1, parties))
+        return BatchTime(self._monotonic, seconds, seconds / max(1, parties))
 
     def collect(self) -> Sequence[tuple[Sequence[PendingCall], bool]]:
         """The next batch, in parts, in the order of the parties; what is left stays in place.
@@ -90,35 +89,38 @@ class FairQueue:
         With each part goes whether it writes.
         """
         calls: list[PendingCall] = []
-        writes = defaultdict[str, int](int)
+        writes, parsing = defaultdict[str, int](int), dict[str, float]()
         now = self._monotonic()
         until = now + PARSING
         for party in self._parties():
-            if len(calls) >= BATCH or (calls and now > until):
+            if calls and (now > until or len(calls) >= BATCH):
                 break
-            now = self._collect_from(party, calls, writes, now, until)
+            began, now = now, self._collect_from(party, calls, writes, now, until)
+            parsing[party] = now - began
+        self.charge(parsing)
         return _split_reads(calls) if writes else ((calls, False),)
 
     def _parties(self) -> list[str]:
         """Those with calls: the operator, then by the time used."""
         used, least = self._used, self._least
         if len(used) > _REMEMBERED + 2 * len(self._ready):
-            self._used = used = {party: at for party, at in used.items() if at > least}
-        times = {party: max(used.get(party, 0.0), least) for party in self._ready}
+            late = {party: at for party, at in used.items() if at > least}
+            self._used = used = defaultdict(float, late)
+        times = {party: at if (at := used[party]) > least else least for party in self._ready}
         first = [OPERATOR] if times.pop(OPERATOR, None) is not None else []
         self._least = least = min(times.values(), default=least)
-        near = (party for party, time in times.items() if time <= least + AHEAD)
+        near = [party for party, time in times.items() if time <= least + AHEAD]
         return first + sorted(near, key=times.__getitem__)
 
     def _collect_from(
         self, party: str, calls: list[PendingCall], writes: dict[str, int], began: float,
         until: float,
     ) -> float:  # fmt: skip
-        """Add a party's part of the batch; the time after it. Parsing is charged to the party."""
+        """Add a party's part of the batch; return the time after it."""
         now, read, left = began, self._reader.read, PARTY
         for connection in list(self._ready[party]):
             if not connection.is_ready:
-                self.leave(connection)
+                self.leave((connection,))
                 continue
             share = left if left < SHARE else SHARE
             if share <= 0 or (left < PARTY and now > until):
@@ -127,35 +129,29 @@ class FairQueue:
                 read(connection, share, until)
                 now = self._monotonic()
             for call in islice(connection.calls, share):
-                if call.writes and not _fits(writes, call, party):
-                    break
+                if call.writes:
+                    if writes[party] == WRITES or (call.changes and writes[_ALL] == CHANGES):
+                        break  # the batch has no room for what the call may record
+                    writes[party] += 1
+                    writes[_ALL] += call.changes
                 calls.append(call)
                 left -= 1
-        self.charge(party, now - began)
         return now
 
 
 class BatchTime:
-    """The time of a part of a batch, shared by its parties: `used` by each, `share` of each."""
+    """The time of a part of a batch, shared by its parties: `used` by each, `share` of each.
 
-    def __init__(
-        self, queue: FairQueue, monotonic: Callable[[], float], seconds: float, share: float
-    ) -> None:
-        self._queue, self._monotonic, self.share = queue, monotonic, share
-        self._at = monotonic()
-        self._end = self._at + seconds
+    `at` is when the last call ended, and `end` when no other may begin.
+    """
+
+    __slots__ = ("at", "end", "monotonic", "share", "used")
+
+    def __init__(self, monotonic: Callable[[], float], seconds: float, share: float) -> None:
+        self.monotonic, self.share = monotonic, share
+        self.at = monotonic()
+        self.end = self.at + seconds
         self.used = defaultdict[str, float](float)
-
-    def spend(self, party: str) -> bool:
-        """Count for the party what passed since the call before; whether the time is over."""
-        began, self._at = self._at, self._monotonic()
-        self.used[party] += self._at - began
-        return self._at > self._end
-
-    def charge(self) -> None:
-        """Charge each party what it has used; at the end of the part, once."""
-        for party, seconds in self.used.items():
-            self._queue.charge(party, seconds)
 
 
 def _split_reads(calls: Iterable[PendingCall]) -> Sequence[tuple[Sequence[PendingCall], bool]]:
@@ -177,12 +173,3 @@ def _split_reads(calls: Iterable[PendingCall]) -> Sequence[tuple[Sequence[Pendin
         else:
             first.append(call)
     return ((first, False), (rest, True)) if first and rest else ((first or rest, bool(rest)),)
-
-
-def _fits(writes: dict[str, int], call: PendingCall, party: str) -> bool:
-    """Whether the batch has room for what the call may record; counted when it has."""
-    if writes[party] == WRITES or (call.changes and writes[_ALL] == CHANGES):
-        return False
-    writes[party] += 1
-    writes[_ALL] += call.changes
-    return True

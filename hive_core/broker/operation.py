@@ -153,6 +153,11 @@ class Operation:
         return camel(self.name)
 
     @cached_property
+    def validate(self) -> Callable[[Mapping[str, Any]], Params]:
+        """Makes its parameters of those of a frame; raises ValidationError."""
+        return self.params.__pydantic_validator__.validate_python
+
+    @cached_property
     def mutates(self) -> bool:
         return issubclass(self.params, Mutation)
 

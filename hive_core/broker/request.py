@@ -57,11 +57,10 @@ class RequestReader:
         calls, frames = connection.calls, connection.frames
         while frames and len(calls) < most:
             frame = frames.popleft()
+            call = PendingCall(connection)
             if isinstance(frame, BadFrame):
-                call = PendingCall(connection)
                 call.fault = frame
             else:
-                call = PendingCall(connection, len(frame))
                 self._parse(call, frame)
             calls.append(call)
             if frames and self.monotonic() > until:
@@ -69,8 +68,9 @@ class RequestReader:
 
     def _parse(self, call: PendingCall, frame: bytes) -> None:
         """Fill in the call that a frame asks for; what is wrong with it is its `fault`."""
+        call.size = len(frame)
         try:
-            if len(frame) < _LARGE:
+            if call.size < _LARGE:
                 self._fill(call, varlink.decode(frame, VALUES))
             else:
                 with _no_garbage_collection():
@@ -82,11 +82,11 @@ class RequestReader:
         method, parameters = message.get("method"), message.get("parameters")
         if len(message) > (method is not None) + (parameters is not None):
             _check_envelope(call, message)
-        if not isinstance(method, str):
+        if type(method) is not str:
             raise InvalidParameter("method", _expectation("text", method))
         if parameters is None:
             parameters = {}
-        elif not isinstance(parameters, dict):
+        elif type(parameters) is not dict:
             raise InvalidParameter("parameters", _expectation("an object", parameters))
         operation = self._methods.get(method) or self._of_several(method, parameters)
         if operation is None:
@@ -95,10 +95,12 @@ class RequestReader:
         if len(parameters) > PARAMETERS:  # no operation has as many, so that one is unknown
             parameters = dict(islice(parameters.items(), PARAMETERS))
         try:
-            params = operation.params.__pydantic_validator__.validate_python(parameters)
+            params = operation.validate(parameters)
         except ValidationError as error:
             raise validation_error(error, parameters, operation.params) from None
-        call.set_request(operation, params)
+        call.request = (operation, params)
+        call.writes, call.changes = operation.writes, operation.changes
+        call.streams = call.more and operation.streams
 
     def _of_several(self, method: str, parameters: Mapping[str, object]) -> Operation | None:
         shared = self._shared.get(method)

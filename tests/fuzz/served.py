@@ -6,6 +6,7 @@ Agent number n listens on FOLDER/a<n>.sock. PATIENCE divides the seconds that a 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import subprocess
@@ -24,6 +25,7 @@ from hive_core.host.git.repo import MetaRepo
 from hive_core.host.sockets.connection import PATIENCE
 from hive_core.host.sockets.server import SocketServer
 from hive_core.host.systemd.clock import SystemClock
+from hive_core.host.systemd.watchdog import freeze_heap
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
@@ -109,6 +111,8 @@ async def serve(folder: Path, agents: int, patience: float) -> None:
         for number in range(agents):
             path = folder / f"a{number}.sock"
             await sockets.listen(hive.specs[f"a{number}"].id, path, 0)
+        gc.collect()
+        freeze_heap()  # as hived does when it serves
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

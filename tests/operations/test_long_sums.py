@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -54,9 +54,9 @@ def test_attack_61_each_part_of_a_sum_is_a_turn_of_its_own_in_the_queue(crowd: W
     charges = list[str]()
     charge = crowd.broker._queue.charge
 
-    def note_charge(party: str, seconds: float) -> None:
-        charges.append(party)
-        charge(party, seconds)
+    def note_charge(seconds: Mapping[str, float]) -> None:
+        charges.extend(seconds)
+        charge(seconds)
 
     crowd.broker._queue.charge = note_charge  # type: ignore[method-assign]
     crowd.call("a", "get_usage")
