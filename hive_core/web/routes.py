@@ -8,7 +8,17 @@ from typing import Final
 
 from starlette.responses import Response
 
-from hive_core.web.pages import agent, attention, audit, confirm, login, move, tree, work
+from hive_core.web.pages import (
+    agent,
+    attention,
+    audit,
+    confirm,
+    login,
+    move,
+    task_graph,
+    tree,
+    work,
+)
 from hive_core.web.visit import Fields, Visit, json_response
 
 Handler = Callable[[Visit], Awaitable[Response]]
@@ -41,6 +51,7 @@ _ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/agents/{name}/say", agent.say),
     ("POST", "/agents/{name}/assign", agent.assign),
     ("GET", "/tasks", work.show_tasks),
+    ("GET", "/tasks/graph", task_graph.show_graph),
     ("GET", "/cost", work.show_cost),
     ("GET", "/audit", audit.show_audit),
     ("GET", "/audit/why", audit.show_why),

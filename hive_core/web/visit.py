@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Never
 from urllib.parse import parse_qsl
@@ -30,13 +31,14 @@ Fields = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """What all requests share."""
+    """What all requests share. `clock` returns seconds since 1970."""
 
     settings: WebTable
     logins: Logins
     hub: Hub
     reads: SharedReads
     renderer: Renderer
+    clock: Callable[[], float] = time.time
 
 
 class ConfirmationNeeded(Exception):

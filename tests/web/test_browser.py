@@ -25,6 +25,7 @@ PAGES = (
     "/agents/lead/mail",
     "/agents/lead/move?parent=carl",
     "/tasks",
+    "/tasks/graph",
     "/cost",
     "/audit",
     "/audit/why",
@@ -89,6 +90,10 @@ def test_a_passkey_confirms_an_approval_and_logs_in(chrome: Browser, web: Runnin
 
 
 def test_each_page_is_drawn_without_violations(chrome: Browser, web: RunningDashboard) -> None:
+    first = web.door.call("operator", "assign_task", agent="lead", title="Dig", description="x")
+    web.door.call(
+        "operator", "assign_task", agent="w-9", title="Fill", description="x", needs=[first["task"]]
+    )
     faults = []
     for at, path in enumerate(PAGES):
         for scheme, width in (SCREENS[at % 4], SCREENS[3 - at % 4]) if at else SCREENS:

@@ -50,6 +50,7 @@ const keys = {
   "/": () => document.getElementById("filter")?.focus(),
   s: () => { const name = current()?.dataset.name; if (name) location.assign(`/agents/${name}/ask/stop`); else document.querySelector("[data-action=stop]")?.click(); },
   m: () => form("m") || document.querySelector("[data-action=move]")?.click(),
+  v: () => document.querySelector("[data-action=graph]")?.click(),
   w: () => current()?.querySelector("a.why")?.click(),
 };
 for (const key of ["a", "d", "r", "c", "t"]) keys[key] = () => form(key) || ("adr".includes(key) && open());
