@@ -55,9 +55,9 @@ def place_tasks(rows: Sequence[Row]) -> list[TaskNode]:
 
     A task without such a relation is left out.
     """
-    tasks = {str(row["id"]): row for row in sorted(rows, key=_created)}
-    waits = {key: _known(row.get("waits_for"), tasks) for key, row in tasks.items()}
-    parts = {key: _known([row.get("part_of")], tasks) for key, row in tasks.items()}
+    tasks = {str(row["id"]): row for row in sorted(rows, key=_age_key)}
+    waits = {key: _names_among(row.get("waits_for"), tasks) for key, row in tasks.items()}
+    parts = {key: _names_among([row.get("part_of")], tasks) for key, row in tasks.items()}
     before = {key: (*waits[key], *parts[key]) for key in tasks}
     related = {key for key in tasks if before[key]}.union(*before.values())
     columns = _columns({key: before[key] for key in tasks if key in related})
@@ -178,11 +178,11 @@ def _cut(text: str) -> str:
     return escape(text[:_WORDS_MOST] + ("…" if len(text) > _WORDS_MOST else ""))
 
 
-def _known(names: object, tasks: Collection[str]) -> tuple[str, ...]:
+def _names_among(names: object, tasks: Collection[str]) -> tuple[str, ...]:
     listed = names if isinstance(names, list) else []
     return tuple(str(name) for name in listed if str(name) in tasks)
 
 
-def _created(row: Row) -> tuple[float, str]:
+def _age_key(row: Row) -> tuple[float, str]:
     created = row.get("created")
     return (float(created) if isinstance(created, int | float) else 0.0), str(row["id"])

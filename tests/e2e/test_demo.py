@@ -40,9 +40,9 @@ def test_the_demo_shows_every_scene_and_leaves_nothing_behind() -> None:
     shown += rest
     assert demo.returncode == 0, shown[-8000:]
     assert time.monotonic() - began < at_most(120)
-    for each in SHOWN:
-        assert each in shown
-    assert sum(each in shown for each in EMBEDDED) == 1
+    for text in SHOWN:
+        assert text in shown
+    assert sum(text in shown for text in EMBEDDED) == 1
 
 
 @contextmanager

@@ -24,6 +24,8 @@ PAGES = (
     "/agents/lead/talk",
     "/agents/lead/mail",
     "/agents/lead/move?parent=carl",
+    "/new?parent=lead",
+    "/selected/stop?agents=w-9,lead",
     "/tasks",
     "/tasks/graph",
     "/cost",
@@ -90,7 +92,7 @@ def test_a_passkey_confirms_an_approval_and_logs_in(chrome: Browser, web: Runnin
 
 
 def test_each_page_is_drawn_without_violations(chrome: Browser, web: RunningDashboard) -> None:
-    first = web.door.call("operator", "assign_task", agent="lead", title="Dig", description="x")
+    first = web.door.call("operator", "assign_task", agent="w-10", title="Dig", description="x")
     web.door.call(
         "operator", "assign_task", agent="w-9", title="Fill", description="x", needs=[first["task"]]
     )
@@ -128,6 +130,15 @@ def test_keys_move_fold_open_and_can_be_switched_off(
     chrome.until_path("/tree")
     chrome.press("j", "j", "h")
     chrome.until("location.search.includes('fold=carl')")
+    chrome.press("j", "x", "j", "x", "s")
+    chrome.until_path("/selected/stop")
+    assert "Stop 2 agents" in chrome.text("h1")
+    chrome.press("g", "t")
+    chrome.until_path("/tree")
+    chrome.press("n")
+    chrome.until_path("/new")
+    chrome.press("g", "t")
+    chrome.until_path("/tree")
     chrome.press("/")
     assert chrome.run("return document.activeElement.id") == "filter"
     chrome.press("lead", Keys.ENTER)

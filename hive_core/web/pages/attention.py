@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from hive_core.varlink import Message
 from hive_core.web.hub import todo_items
-from hive_core.web.visit import Visit, refuse_field
+from hive_core.web.rendering import place_of
+from hive_core.web.visit import Visit, redirect, refuse_field
 
 _DECIDED = ("approve", "deny", "answer", "approve_plan", "reject_plan")
 _SHOWN = 5
@@ -30,6 +31,15 @@ async def show_attention(visit: Visit) -> Response:
         counts=hub.agents.counts(),
         settled=settled[: -_SHOWN - 1 : -1],
     )
+
+
+async def show_next(visit: Visit) -> Response:
+    """Go to the item that follows the one at the address `after`; else to the first."""
+    items = todo_items(await visit.read("todo"))
+    places = [place for item in items if (place := place_of(item))]
+    after = visit.query.get("after", "")
+    at = places.index(after) + 1 if after in places else 0
+    return redirect(places[at % len(places)] if places else "/")
 
 
 async def show_question(visit: Visit) -> Response:

@@ -45,10 +45,41 @@ function help() {
   details.querySelector("summary").focus();
 }
 
+// Rows that are selected, by name: they stay so when the tree is drawn anew.
+const tree = document.getElementById("tree"), selected = new Set();
+
+function select() {
+  const name = tree && current()?.dataset.name;
+  if (!name) return;
+  if (!selected.delete(name)) selected.add(name);
+  markSelected();
+}
+
+function markSelected() {
+  for (const row of rows()) row.ariaSelected = selected.has(row.dataset.name) ? "true" : null;
+  const status = document.getElementById("selected");
+  status.textContent = `${selected.size} selected: s stops them, x selects another one or leaves one out.`;
+  status.hidden = selected.size === 0;
+}
+if (tree) new MutationObserver(() => selected.size && markSelected()).observe(tree, { childList: true });
+
+function stop() {
+  const name = current()?.dataset.name;
+  if (selected.size) location.assign(`/selected/stop?agents=${[...selected].map(encodeURIComponent)}`);
+  else if (name) location.assign(`/agents/${name}/ask/stop`);
+  else document.querySelector("[data-action=stop]")?.click();
+}
+
+function next() {
+  const link = document.querySelector("[data-action=new]");
+  if (link) link.click();
+  else location.assign(`/next?${new URLSearchParams({ after: location.pathname })}`);
+}
+
 const keys = {
   j: () => move(1), k: () => move(-1), h: () => fold(false), l: () => fold(true), "?": help,
   "/": () => document.getElementById("filter")?.focus(),
-  s: () => { const name = current()?.dataset.name; if (name) location.assign(`/agents/${name}/ask/stop`); else document.querySelector("[data-action=stop]")?.click(); },
+  n: next, s: stop, x: select,
   m: () => form("m") || document.querySelector("[data-action=move]")?.click(),
   v: () => document.querySelector("[data-action=graph]")?.click(),
   w: () => current()?.querySelector("a.why")?.click(),
