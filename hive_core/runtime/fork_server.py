@@ -128,10 +128,12 @@ class ForkServer:
         """Import what this wire needs; what is there then is no garbage of any runtime."""
         if wire in self._warm or wire not in WIRES:
             return
+        gc.disable()
         build_model(ModelChoice("warm-up", wire), http_client(SOCKET))
         self._warm.add(wire)
         gc.collect()
         gc.freeze()
+        gc.enable()
 
     def _fork(self, request: ForkedRuntime, end: socket.socket) -> int:
         sys.stderr.flush()
@@ -206,6 +208,8 @@ def _take_name(name: str) -> None:
 def main() -> None:
     """Entry point."""
     _take_name(NAME)
+    gc.freeze()
+    gc.enable()  # it was disabled for the imports
     with socket.socket(fileno=int(sys.argv[1])) as door:
         ForkServer(door).serve()
 

@@ -58,8 +58,12 @@ class RuntimeCommand:
         return [self._python, "-m", module]
 
     def isolated_words(self, module: str) -> list[str]:
-        """The same, where nothing of the environment and of the container is on its path."""
-        path = f"import sys; sys.path.insert(0, {str(self._path)!r})"
+        """The same, where nothing of the environment and of the container is on its path.
+
+        It starts without garbage collection, which finds nothing in what is imported and would take
+        a tenth of the time; the module enables it.
+        """
+        path = f"import gc, sys; gc.disable(); sys.path.insert(0, {str(self._path)!r})"
         program = f"{path}; from {module} import main; main()"
         site = [] if self.folder is None else ["-S"]
         return [self._python, "-I", *site, "-B", "-c", program]
