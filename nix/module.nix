@@ -183,6 +183,7 @@ in
       "d /nix/var/nix/profiles/hive 0755 ${cfg.user} ${cfg.group}"
       "d /etc/hive/keys 0750 root ${model}"
       "d /etc/hive/notify 0700 root root"
+      "d /etc/hive/otel 0700 root root"
     ];
 
     # A switch never stops hived but reloads it: hived ends, and systemd starts the new one from the
@@ -223,6 +224,10 @@ in
     # Starts where /etc/hive/notify/login has its token.
     systemd.services.hive-notify = lib.recursiveUpdate
       (units.service (hostUnits + "/hive-notify.service"))
+      { stopIfChanged = false; };
+    # Starts where /etc/hive/otel/login has its token.
+    systemd.services.hive-otel = lib.recursiveUpdate
+      (units.service (hostUnits + "/hive-otel.service"))
       { stopIfChanged = false; };
 
     systemd.services.hive-web = mkIf cfg.web.enable

@@ -10,14 +10,12 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
 
+from hive_core.doors.retries import pause_after
 from hive_core.notify.notices import Notice, RouteState
 
 log = logging.getLogger(__name__)
 QUEUED_MOST: Final = 1000
 LONGEST: Final = 86_400.0
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 300.0
-_DOUBLINGS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +115,3 @@ def settle_delivery(
                 changed = {"attempts": delivery.attempts + 1, "due": due}
                 rest[delivery.id] = delivery.model_copy(update=changed)
     return tuple(rest.values())
-
-
-def pause_after(attempts: int) -> float:
-    """1 s after the first attempt, twice as long after each next one, at most 5 min."""
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * float(1 << min(attempts, _DOUBLINGS)))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import signal
 import sys
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ import httpx2
 from pydantic import ValidationError
 
 from hive_core.doors.notify import notify
+from hive_core.doors.service_files import read_credential, read_settings
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.model.config.notify import NotifyRoute, NotifySettings
 from hive_core.notify.notifier import Notifier, NotifyStateFile
@@ -51,12 +50,7 @@ class NotifyConfig:
 
 def load_config(path: Path) -> NotifyConfig:
     """The tables `[notify]` and `[web]`; InvalidArgument names the first wrong key."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        document = {}
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"cannot read {path}: {error}", field="notify") from error
+    document = read_settings(path, "notify")
     try:
         settings = NotifySettings.model_validate(document.get("notify", {}))
     except ValidationError as error:
@@ -69,22 +63,11 @@ def load_config(path: Path) -> NotifyConfig:
     return NotifyConfig(settings.routes, str(last))
 
 
-def read_secret(name: str) -> str:
-    """A systemd credential; empty where there is none."""
-    folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    if not folder:
-        return ""
-    try:
-        return (Path(folder) / name).read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return ""
-
-
 def build_sender(
     name: str, route: NotifyRoute, dashboard: str, client: httpx2.AsyncClient
 ) -> Sender:
     """The sender of a route, with its secret `/etc/hive/notify/NAME`."""
-    secret = read_secret(f"notify_{name}")
+    secret = read_credential(f"notify_{name}")
     match route.type:
         case "ntfy":
             return NtfySender(route, client, secret, dashboard)
@@ -96,7 +79,7 @@ def build_sender(
 
 async def run(options: NotifyOptions) -> None:
     """Notify until SIGTERM or SIGINT."""
-    config, token = load_config(options.settings), read_secret(_LOGIN)
+    config, token = load_config(options.settings), read_credential(_LOGIN)
     if not token:
         raise InvalidArgument("no credential notify_login: run `hive setup`", field="login")
     loop, ended = asyncio.get_running_loop(), asyncio.Event()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from hive_core.doors.service_files import replace_file
 from hive_core.errors import HiveError
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.deliveries import (
@@ -50,12 +50,7 @@ class NotifyStateFile:
             return NotifyState()
 
     def save(self, state: NotifyState) -> None:
-        beside = self._path.with_suffix(".new")
-        with beside.open("wb") as file:
-            file.write(state.model_dump_json().encode())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._path)
+        replace_file(self._path, state.model_dump_json().encode())
 
 
 @dataclass

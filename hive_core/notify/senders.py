@@ -15,11 +15,11 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, Protocol
 
 import httpx2
 
+from hive_core.doors.retries import retry_after
 from hive_core.errors import InvalidArgument
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.deliveries import (
@@ -199,15 +199,3 @@ def outcome_of_status(status: int, after: float) -> DeliveryOutcome:
     if status in _TEMPORARY or status >= _SERVER_FAULT:
         return TryLater(reason, after)
     return Rejected(reason)
-
-
-def retry_after(text: str | None, now: float) -> float:
-    """Seconds of a header Retry-After: a number or a date; 0 where it says nothing."""
-    if not text:
-        return 0.0
-    if text.strip().isdecimal():
-        return float(text.strip()[:9])
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-    except (TypeError, ValueError):
-        return 0.0

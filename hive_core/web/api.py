@@ -49,6 +49,9 @@ _LINES: Final = "application/jsonl"
 _EVENTS: Final = "text/event-stream"
 _BEAT_SECONDS: Final = 15.0  # between signs of life on a stream
 _NO_TOKEN: Final = ("credential", "login")  # rules that refuse a token, not a call
+_TRACEPARENT: Final = "traceparent"
+# https://www.w3.org/TR/trace-context/ says which header counts; ids of zeros are none.
+_VALID_TRACEPARENT: Final = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _STATUS: Final[Mapping[type[HiveError], int]] = {
     InvalidParameter: 400, BadFrame: 400, NotAllowed: 403, NotFound: 404, Conflict: 409,
@@ -90,10 +93,14 @@ class HttpApi:
     streams: Callable[[], int]
     document: bytes = field(default_factory=OPENAPI.read_bytes)
     _served: Mapping[str, Mapping[str, Any]] = field(init=False)
+    _traced: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         paths = json.loads(self.document)["paths"]
         self._served = {path[1:]: item["post"] for path, item in paths.items() if "post" in item}
+        self._traced = frozenset(
+            name for name, post in self._served.items() if _TRACEPARENT in _properties(post)
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -124,6 +131,8 @@ class HttpApi:
 
     async def _call(self, request: ApiRequest, send: Send, name: str) -> None:
         parameters = await _read_parameters(request)
+        if name in self._traced:
+            _take_traceparent(request.scope, parameters)
         is_stream = bool(self._served[name].get("x-hive-stream"))
         if is_stream and request.accepted in (_LINES, _EVENTS):
             shown = _stream_line if request.accepted == _LINES else _stream_event
@@ -197,6 +206,21 @@ async def _read_parameters(request: ApiRequest) -> Message:
     except TimeoutError:
         raise _Problem(408, "TimedOut", "the body did not come in time") from None
     return decode(body) if body else {}
+
+
+def _properties(post: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of an operation, by name."""
+    content = post.get("requestBody", {}).get("content", {})
+    schema = content.get(_JSON, {}).get("schema", {})
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    return properties
+
+
+def _take_traceparent(scope: Scope, parameters: Message) -> None:
+    """What is assigned belongs to the trace of the caller. A wrong header counts as none."""
+    text = single_header(scope["headers"], _TRACEPARENT.encode()) or ""
+    if _VALID_TRACEPARENT.fullmatch(text) and not parameters.get("part_of"):
+        parameters.setdefault(_TRACEPARENT, text)
 
 
 def _event_parameters(scope: Scope) -> Message:

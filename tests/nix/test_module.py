@@ -23,6 +23,7 @@ SHARED = (
     "hived.service", "hive-privd.service", "hived.slice", "hive-model.service",
     "hive-model.socket", "hive-small.service", "hive-small.socket", "hive-egress.service",
     "hive-web.service", "hive-web.socket", "hive-notify.service",
+    "hive-otel.service",
 )  # fmt: skip
 # What only NixOS has or needs: paths of the store, and how a switch goes about a unit.
 OURS = {
@@ -75,6 +76,7 @@ def test_the_directories_equal_those_that_setup_makes() -> None:
     assert made == [
         *lines, "d /nix/var/nix/profiles/hive 0755 hive hive",
         "d /etc/hive/keys 0750 root hive-model", "d /etc/hive/notify 0700 root root",
+        "d /etc/hive/otel 0700 root root",
     ]  # fmt: skip
 
 
@@ -87,6 +89,7 @@ def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
 @pytest.mark.parametrize(("name", "most"), [
     ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0), ("hive-model", 2.0),
     ("hive-small", 2.0), ("hive-egress", 2.0), ("hive-web", 2.0), ("hive-notify", 2.0),
+    ("hive-otel", 2.0),
 ])  # fmt: skip
 def test_the_exposure_of_a_unit_stays_within_its_bound(name: str, most: float) -> None:
     """By the measure of `systemd-analyze security`; hive-privd has to mount."""

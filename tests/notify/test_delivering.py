@@ -16,6 +16,7 @@ import httpx2
 import pytest
 from typing_extensions import override
 
+from hive_core.doors.retries import pause_after, retry_after
 from hive_core.errors import InvalidArgument, Unreachable
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.deliveries import (
@@ -27,7 +28,6 @@ from hive_core.notify.deliveries import (
     TryLater,
     due_deliveries,
     enqueue_notices,
-    pause_after,
     settle_delivery,
 )
 from hive_core.notify.main import build_sender, load_config
@@ -38,7 +38,6 @@ from hive_core.notify.senders import (
     NtfySender,
     WebhookSender,
     ntfy_message,
-    retry_after,
     webhook_key,
 )
 

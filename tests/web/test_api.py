@@ -52,6 +52,24 @@ def test_an_operation_is_called_within_the_scope_of_its_token(
     run_api(harness, tmp_path, main)
 
 
+def test_what_is_assigned_belongs_to_the_trace_of_the_request(
+    harness: BrokerHarness, tmp_path: Path
+) -> None:
+    span = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    body = json.dumps({"agent": "ann", "description": "x"}).encode()
+
+    async def main(host: ApiHost) -> None:
+        token = host.new_token("operator")
+        for headers, is_in_it in (({"traceparent": span}, True), ({"traceparent": "00-x"}, False)):
+            reply = await host.ask("POST", "/api/v1/assign_task", token, body, **headers)
+            assert reply.status == 200, reply.body
+            assert (reply.value["traceparent"][:36] == span[:36]) is is_in_it
+        reply = await host.ask("POST", "/api/v1/list_agents", token, traceparent=span)
+        assert reply.status == 200
+
+    run_api(harness, tmp_path, main)
+
+
 def test_errors_have_the_status_of_their_kind(harness: BrokerHarness, tmp_path: Path) -> None:
     async def main(host: ApiHost) -> None:
         token = host.new_token("operator")

@@ -15,8 +15,8 @@ from hive_core.cli.core.output import echo, say
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session
 from hive_core.cli.host.install import layout, steps
+from hive_core.cli.host.install.login_services import install_login_services
 from hive_core.cli.host.install.machine import HostMachine, settings
-from hive_core.cli.host.install.notify import install_notify
 from hive_core.errors import NotAllowed, TimedOut
 
 _NAMED: Final = 10  # agents that a question names
@@ -75,7 +75,7 @@ def setup(session: Session) -> None:
             steps.install(machine)
     with working("starting the root agent"):
         _await_root(session)
-    install_notify(machine, session)
+    install_login_services(machine, session)
     if names := load_missing(session):
         tell(f"loaded definitions: {', '.join(names)}")
     echo("this machine is a hive host" + ("" if done else "; there was nothing to do"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
@@ -32,6 +33,7 @@ from hive_core.cli.core.session import Session, complete_agent, complete_task, e
 from hive_core.cli.core.units import format_duration
 from hive_core.cli.host.todo import age
 from hive_core.cli.work.budgets import format_amount, parse_amount
+from hive_core.model.wire.trace_context import parse_traceparent
 
 STATES: Final = (
     "awaiting_plan_approval", "awaiting_more_information", "in_progress", "pending_delegation",
@@ -226,6 +228,7 @@ def assign(
     options["data"] = _parse_object(options["data"])
     options["needs"] = list(cast("tuple[str, ...]", options["needs"])) or None
     options["plan_required"] = options.pop("plan") or None
+    options["traceparent"] = _traceparent()
     text = sys.stdin.read() if text == "-" else text
     reply = session.change("assign_task", agent=name, description=text, **options)
     id_ = str(reply.get("task"))
@@ -243,6 +246,12 @@ def assign(
         say(f"the task continues: `hive wait --for task.done={id_}`, `hive task show {id_}`")
         raise
     return _print_result(id_, row.get("result"))
+
+
+def _traceparent() -> str | None:
+    """The span that the environment names, so that the task belongs to its trace."""
+    text = os.environ.get("TRACEPARENT", "")
+    return text if parse_traceparent(text) else None
 
 
 def _parse_object(text: object) -> dict[str, object] | None:

@@ -86,7 +86,7 @@ class AuditLog:
         self._marks = ChainMarks(connection)
         self.thinning = Thinning(connection, self._marks)
         self._heads = Heads(self._load)
-        self._traces = TraceIds(connection)
+        self.traces = TraceIds(connection)
         self.notes = Notes(connection, self._limits)
         self.tally = MetricsTally(connection)
         self.reads = ReadCounts(connection)
@@ -101,7 +101,7 @@ class AuditLog:
         """
         fields, task = entry.fields, entry.fields.get("task")
         if task and isinstance(task, str) and "trace" not in fields:
-            fields = {**fields, "trace": self._traces.of(task)}
+            fields = {**fields, "trace": self.traces.of(task)}
         hide = self.masks.hide
         entry = entry._replace(
             operation=hide(entry.operation), target=hide(entry.target), reason=hide(entry.reason),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
 from hive_core.ledger.core.connection import Connection
+from hive_core.model.wire.trace_context import parse_traceparent, trace_id
 
 _KNOWN: Final = 4096
 _DEEP: Final = 64
@@ -24,18 +24,20 @@ class TraceIds:
         if id_ is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            id_ = self._known[task] = trace_id(self._outermost(task))
+            id_ = self._known[task] = self._find(task)
         return id_
 
-    def _outermost(self, task: str) -> str:
-        here = task
+    def _find(self, task: str) -> str:
+        """The trace that the outermost task was assigned in, or one of its own."""
+        here, given = task, ""
         for _ in range(_DEEP):
-            above = self._db.value("SELECT part_of FROM tasks WHERE id = ?", (here,))
-            if not above:
+            row = self._db.row(
+                "SELECT part_of, json_extract(wish, '$.traceparent') FROM tasks WHERE id = ?",
+                (here,),
+            )
+            given = str(row[1] or "") if row else ""
+            if row is None or not row[0]:
                 break
-            here = str(above)
-        return here
-
-
-def trace_id(task: str) -> str:
-    return blake2b(task.encode(), digest_size=16).hexdigest()
+            here = str(row[0])
+        parent = parse_traceparent(given)
+        return trace_id(here) if parent is None else parent.trace

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field, model_validator
 
 from hive_core.model.agents.agent import AgentName, Value
+from hive_core.model.config.addresses import HttpAddress
 
 NoticeClass = Literal["needs-input", "failed", "budget", "done", "urgent"]
 CLASSES: Final[tuple[NoticeClass, ...]] = ("needs-input", "failed", "budget", "done", "urgent")
@@ -63,17 +64,11 @@ def _check_quiet(text: str) -> str:
     return text
 
 
-def _check_url(url: str) -> str:
-    if url and not re.fullmatch(r"https?://[^\s/@]+(/[^\s]*)?", url):
-        raise ValueError("is not an address as https://HOST/PATH; a password belongs into a secret")
-    return url
-
-
 class NotifyRoute(Value):
     """One receiver of notifications. Its secret is the file `/etc/hive/notify/NAME`."""
 
     type: Literal["ntfy", "webhook", "apprise"] = Field(description="ntfy, webhook or apprise.")
-    url: Annotated[str, Field(max_length=2000), AfterValidator(_check_url)] = Field(
+    url: HttpAddress = Field(
         "", description="The server of ntfy, or the address of the webhook. apprise has its"
         " addresses in the secret, as they contain passwords.",
     )  # fmt: skip

@@ -14,6 +14,7 @@ from hive_core.model.agents.agent import AgentName, Limits, SubtreeLimits, Value
 from hive_core.model.config import limits as figures
 from hive_core.model.config.egress import EgressSettings
 from hive_core.model.config.notify import NotifySettings
+from hive_core.model.config.otel import OtelSettings
 from hive_core.model.config.web import WebSettings
 from hive_core.model.config.written_values import (
     Bytes,
@@ -346,6 +347,7 @@ class Settings(Value):
     egress: EgressSettings = EgressSettings()
     web: WebSettings = WebSettings()
     notify: NotifySettings = NotifySettings()
+    otel: OtelSettings = OtelSettings()
     log: figures.LogSettings = figures.LogSettings()
     daemons: figures.BuiltInSettings = figures.BuiltInSettings()
     maid: checks.MaidConfig = checks.MaidConfig()

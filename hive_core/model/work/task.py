@@ -171,7 +171,8 @@ class TaskRequest:
     id of the batch that it belongs to. `context`: keep or clear what its agent remembers of earlier
     tasks; empty: default of the agent. `budget`: amounts of its own budget (tokens, cost); without
     one the budget of its agent pays. `hops`: those of the message that offers it. `without_tools`:
-    tools that its agent lacked a credential for when it was assigned.
+    tools that its agent lacked a credential for when it was assigned. `traceparent`: the span of
+    another program that it was assigned in.
     """
 
     description: str
@@ -192,6 +193,7 @@ class TaskRequest:
     budget: Mapping[str, int] = field(default_factory=dict)
     hops: int = 0
     without_tools: tuple[str, ...] = ()
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,13 +58,19 @@ def create_task(
         end_pending_delegation(call, whole, "its first sub-task")
     tasks.needs.add(task.id, open_dependencies)
     set_task_caps(call, task.id, spec.id, _effective_caps(caps, spec))
-    log_event(call, task, "assign", title=task.label)
+    log_event(call, task, "assign", title=task.label, **_origin(request))
     call.notify(task_topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events")
     if open_dependencies:
         move_task(call, task, "wait")
     else:
         offer_next_tasks(call, spec.id)
     return tasks.require(task.id)
+
+
+def _origin(request: TaskRequest) -> dict[str, str]:
+    """What a trace of the task needs: the task and the foreign span that it belongs to."""
+    origin = {"part_of": request.part_of, "traceparent": request.traceparent}
+    return {key: value for key, value in origin.items() if value}
 
 
 def _complete(call: Call, assigner: str, spec: AgentSpec, request: TaskRequest) -> TaskRequest:

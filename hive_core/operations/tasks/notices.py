@@ -20,6 +20,7 @@ from hive_core.ledger.mail.letters import NewMessage
 from hive_core.ledger.mail.posting import one_line
 from hive_core.ledger.tasks.notices import TASKS_PER_MESSAGE, NewsState
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
+from hive_core.model.wire.trace_context import TraceParent, attempt_span
 from hive_core.model.work.task import Task
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.notices import PRIORITY, More, deliver, inbox
@@ -42,6 +43,12 @@ def task_letter(call: Call, task: Task) -> str:
     return "\n\n".join(parts)
 
 
+def task_traceparent(call: Call, task: Task) -> str:
+    """What the work on the task hands on, so that spans of other programs belong to its trace."""
+    trace = call.ledger.events.traces.of(task.id)
+    return str(TraceParent(trace, attempt_span(task.id, max(1, task.attempt))))
+
+
 def _letter_head(call: Call, task: Task) -> list[str]:
     request, plan = task.request, ""
     if request.plan_required:
@@ -51,7 +58,8 @@ def _letter_head(call: Call, task: Task) -> list[str]:
         "title": one_line(request.title),
         "deadline": f"{request.deadline:g} s" if request.deadline else "",
         "budget": ", ".join(f"{amount} {kind}" for kind, amount in request.budget.items()),
-        "part_of": request.part_of, "artifacts": one_line(" ".join(request.artifacts)),
+        "part_of": request.part_of, "traceparent": task_traceparent(call, task),
+        "artifacts": one_line(" ".join(request.artifacts)),
         "plan": plan, "context": request.context,
         "without": f"{', '.join(request.without_tools)}, for want of a credential"
         if request.without_tools else "",

@@ -17,7 +17,7 @@ from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.pages import Page, Paged, take_fitting
 from hive_core.operations.tasks.assign import create_task
 from hive_core.operations.tasks.funds import FundRow, fund_rows
-from hive_core.operations.tasks.notices import party_name
+from hive_core.operations.tasks.notices import party_name, task_traceparent
 from hive_core.operations.tasks.params import (
     TaskId,
     TaskRequestParams,
@@ -46,6 +46,9 @@ class Assigned(Result):
     hint: str = Field(
         description="Why the assignee cannot begin it now, such as that it is stopped; empty: no"
         " known reason."
+    )
+    traceparent: str = Field(
+        description="Span of its first attempt, as W3C Trace Context writes it."
     )
 
 
@@ -131,7 +134,11 @@ def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
     request = task_request(call, params, params.description)
     task = create_task(call, call.uuid, params.agent, request, params.caps)
     result = Assigned(
-        task=task.id, agent=params.agent, state=task.state.value, hint=start_hint(call, task)
+        task=task.id,
+        agent=params.agent,
+        state=task.state.value,
+        hint=start_hint(call, task),
+        traceparent=task_traceparent(call, task),
     )
     return Record(result, fields={"task": task.id})
 

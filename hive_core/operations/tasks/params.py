@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from hive_core.broker.call import Call
 from hive_core.broker.login_rule import Level
 from hive_core.errors import InvalidArgument, LimitReached
+from hive_core.model.wire.trace_context import parse_traceparent
 from hive_core.model.work.task import TaskRequest
 from hive_core.operations.budgets.spending import TaskCaps
 from hive_core.operations.fields import bounded_text
@@ -91,6 +92,10 @@ class TaskRequestParams(InTurn):
     caps: TaskCaps | None = Field(
         None, description="Caps on the use of the task; deadlines bound its time."
     )
+    traceparent: str = Field(
+        "", max_length=55, description="Span of the operator's program that the task belongs to, as"
+        " W3C Trace Context writes it; for tasks that are no part of another one.",
+    )  # fmt: skip
 
 
 def confirmation_of_budget(_: Call, params: TaskRequestParams) -> Level | None:
@@ -106,6 +111,7 @@ def task_request(call: Call, params: TaskRequestParams, description: str) -> Tas
         raise LimitReached(f"cannot assign a task: `requeue` is at most {most}")
     if params.soft and params.deadline and params.soft >= params.deadline:
         raise InvalidArgument("must be shorter than the deadline", field="soft")
+    _check_traceparent(call, params)
     fields = params.model_dump(include=_SHARED)
     fields.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
     fields["context"] = params.context or ""
@@ -114,6 +120,17 @@ def task_request(call: Call, params: TaskRequestParams, description: str) -> Tas
     return TaskRequest(description=description, title=getattr(params, "title", ""), **fields)
 
 
+def _check_traceparent(call: Call, params: TaskRequestParams) -> None:
+    """Refuse a trace that an agent names: hived alone says what its work is a part of."""
+    if not params.traceparent:
+        return
+    if not call.by_operator or params.part_of:
+        raise InvalidArgument("only the operator may give one, not for a part", field="traceparent")
+    if parse_traceparent(params.traceparent) is None:
+        raise InvalidArgument("is not a traceparent of version 00", field="traceparent")
+
+
 _SHARED: Final = {
     "data", "requeue", "plan_required", "soft", "deadline", "thread", "priority", "part_of",
+    "traceparent",
 }  # fmt: skip

@@ -15,7 +15,6 @@ from hive_core.broker.hooks import TaskHandedBack, emit
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.tasks.storage import TaskChanges
-from hive_core.ledger.tasks.trace_ids import trace_id
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.task import AWAITING, COURSE, Task, TaskState
 from hive_core.operations.approvals.outcome import display_name
@@ -47,7 +46,8 @@ def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]
         "why": "", "assigner": current_assigner(call, task), **clock, **changes
     }  # fmt: skip
     after = call.ledger.tasks.move(task.id, event, call.now, **whole)
-    log_event(call, after, event, after.why)
+    more = {"status": after.result.status.value} if after.result is not None else {}
+    log_event(call, after, event, after.why, **more)
     call.notify(task_topic(task.id), f"tasks:{after.assigner}", "events")
     if task.begun or after.begun:  # otherwise the activity of its agent does not change
         update_activity(call, after.assignee)
@@ -72,8 +72,6 @@ def _is_news(before: Task, after: Task, event: str) -> bool:
 
 def log_event(call: Call, task: Task, event: str, why: str = "", **more: object) -> None:
     """Append the event to the log; these events are the history of the task."""
-    if not task.request.part_of:  # otherwise the ledger finds the outermost task
-        more["trace"] = trace_id(task.id)
     seq = call.ledger.events.append(AuditEntry(
         kind="task", caller=call.uuid, operation=event, target=task.assignee, allowed=None,
         rule="", reason=why, commit=call.hive.commit, request=call.request, now=call.now,

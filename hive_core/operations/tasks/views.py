@@ -13,7 +13,7 @@ from hive_core.ledger.mail.posting import one_line
 from hive_core.model.agents.machine import State
 from hive_core.model.work.task import UNSTARTED, Task
 from hive_core.operations.pages import reply_bytes
-from hive_core.operations.tasks.notices import party_name
+from hive_core.operations.tasks.notices import party_name, task_traceparent
 
 _UP: Final = frozenset({State.RUNNING, State.DEGRADED})
 _DOWN: Final = frozenset({State.STOPPED, State.FAILED, State.PARKED})
@@ -50,6 +50,9 @@ class TaskRow(Result):
     priority: int = Field(description="Priority: 0 (first) to 3.")
     attempt: int = Field(description="How often the task was offered to its agent.")
     part_of: str = Field(description="The task that this one is a part of; empty: none.")
+    traceparent: str = Field(
+        description="Span of the present attempt, as W3C Trace Context writes it."
+    )
     waits_for: list[str] = Field(description="Tasks that must succeed before this one can begin.")
     percent: int | None = Field(description="Progress in percent, reported by the agent.")
     progress: str = Field(description="Progress in words, reported by the agent.")
@@ -83,6 +86,7 @@ def task_row(call: Call, task: Task) -> TaskRow:
         assigner=party_name(call, task.assigner), assigner_uuid=task.assigner, title=task.label,
         state=task.state.value, offered=task.offered, why=task.why,
         priority=request.priority, attempt=task.attempt, part_of=request.part_of,
+        traceparent=task_traceparent(call, task),
         waits_for=tasks.needs.of(task.id) if task.open else [],
         percent=task.percent, progress=task.progress, created=task.created, started=task.started,
         deadline=task.hard_at, ended=task.ended, plan=task.plan,

@@ -86,7 +86,11 @@ def keep_turn(call: Call, params: KeepTurnParams) -> Record[KeptTurn]:
     if call.ledger.live.end(call.uuid, (turn.conversation, turn.turn), call.now):
         call.notify(live_topic(call.uuid))
     call.notify(turns_topic(call.uuid))
-    fields = {"conversation": turn.conversation, "turn": turn.turn, "status": turn.status}
+    fields: dict[str, object] = {
+        "conversation": turn.conversation, "turn": turn.turn, "status": turn.status,
+        **({"task": turn.task} if _is_own_task(call, turn.task) else {}),
+        **({} if turn.began is None else {"began": turn.began}),
+    }  # fmt: skip
     return Record(KeptTurn(number=number, cut=turn.cut), fields=fields)
 
 
@@ -110,6 +114,12 @@ def list_turns(call: Call, params: ListTurnsParams) -> TurnRows:
 def delete_turns_of_destroyed_agent(call: Call, event: AgentDestroyed) -> None:
     """Delete the turns; the log of the session goes with the files of the agent."""
     call.ledger.turns.delete_all_of(event.uuid)
+
+
+def _is_own_task(call: Call, id_: str) -> bool:
+    """Whether the caller has this task: an agent cannot write into the trace of another one."""
+    task = call.ledger.tasks.get(id_) if id_ else None
+    return task is not None and task.assignee == call.uuid
 
 
 def turns_topic(agent: str) -> str:

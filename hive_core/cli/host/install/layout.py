@@ -38,6 +38,7 @@ CONFIG: Final = "/etc/hive/hive.toml"
 MODELS: Final = "/etc/hive/models.toml"
 KEYS: Final = "/etc/hive/keys"
 NOTIFY: Final = "/etc/hive/notify"  # the secrets of routes, and the token of hive-notify
+OTEL: Final = "/etc/hive/otel"  # the headers for the receiver, and the token of hive-otel
 # What scripts/install puts beside hive: the embedded model, and what sessions import.
 SMALL: Final = "/usr/local/lib/hive-small"
 RUNTIME: Final = "/usr/local/lib/hive-runtime"
@@ -48,7 +49,7 @@ UNITS: Final = (
     "hive-egress.service",
 )  # fmt: skip
 WEB_UNITS: Final = ("hive-web.socket",)  # it starts hive-web.service at the first connection
-NOTIFY_UNIT: Final = "hive-notify.service"  # where hive.toml has a route
+LOGIN_UNITS: Final = ("hive-notify.service", "hive-otel.service")  # where hive.toml wants them
 SMALL_UNITS: Final = ("hive-small.socket",)  # it starts hive-small.service at the first call
 ON_DEMAND: Final = ("hive-small.service", "hive-web.service")
 SOCKETS: Final = (Path("/run/hive-model"), Path("/run/hive-small"))
@@ -94,6 +95,7 @@ DIRECTORIES: Final = (
     Directory(HOME, 0o1775, "root", USER),
     Directory(KEYS, 0o750, "root", MODEL_USER),
     Directory(NOTIFY, 0o700, "root", "root"),
+    Directory(OTEL, 0o700, "root", "root"),
 )
 # Garbage collector roots of Nix, for the systems of agents.
 PROFILES: Final = Directory("/nix/var/nix/profiles/hive", 0o755, USER, USER)

@@ -140,7 +140,7 @@ def running_agents(machine: HostMachine) -> list[str]:
 def remove(machine: HostMachine) -> None:
     """Stop everything and remove the units; files and accounts stay."""
     check_removable()
-    optional = (*layout.SMALL_UNITS, *layout.WEB_UNITS, layout.NOTIFY_UNIT)
+    optional = (*layout.SMALL_UNITS, *layout.WEB_UNITS, *layout.LOGIN_UNITS)
     machine.end((*layout.UNITS[1:], *optional, *layout.ON_DEMAND), _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
     machine.end(("hive-privd.service",), _PATIENCE)

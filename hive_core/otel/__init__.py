@@ -1,0 +1,1 @@
+"""hive-otel: sends what agents did as traces of OpenTelemetry."""

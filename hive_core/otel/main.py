@@ -1,0 +1,116 @@
+"""The program `hive-otel`: reads its settings and secrets, sends traces until a signal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx2
+from pydantic import ValidationError
+
+from hive_core import VERSION
+from hive_core.doors.notify import notify
+from hive_core.doors.service_files import read_credential, read_settings
+from hive_core.errors import HiveError, InvalidArgument
+from hive_core.model.config.otel import OtelSettings
+from hive_core.otel.exporter import EventReader, OtelStateFile, TraceExporter
+from hive_core.otel.receiver import OtlpReceiver, parse_headers
+from hive_core.otel.spans import Attribute
+
+# systemd names the files of a folder of credentials NAME_FILE.
+_LOGIN: Final = "otel_login"
+_HEADERS: Final = "otel_headers"
+
+
+@dataclass(frozen=True, slots=True)
+class OtelOptions:
+    settings: Path = Path("/etc/hive/hive.toml")
+    socket: Path = Path("/run/hive/login.sock")
+    state: Path = Path("/var/lib/hive-otel")
+
+
+def load_otel_settings(path: Path) -> OtelSettings:
+    """The table `[otel]`; InvalidArgument names the first wrong key."""
+    try:
+        settings = OtelSettings.model_validate(read_settings(path, "otel").get("otel", {}))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        key = ".".join(("otel", *map(str, fault["loc"])))
+        raise InvalidArgument(f"{key}: {fault['msg']}", field=key) from error
+    if not settings.url:
+        raise InvalidArgument("otel.url: names no receiver", field="otel.url")
+    return settings
+
+
+def resource_of(settings: OtelSettings) -> dict[str, Attribute]:
+    """What all spans of this host share."""
+    return {
+        "service.name": settings.service, "service.version": VERSION,
+        "host.name": socket.gethostname(),
+    }  # fmt: skip
+
+
+async def run(options: OtelOptions) -> None:
+    """Export until SIGTERM or SIGINT."""
+    settings, token = load_otel_settings(options.settings), read_credential(_LOGIN)
+    if not token:
+        raise InvalidArgument("no credential otel_login: run `hive setup`", field="login")
+    headers = parse_headers(read_credential(_HEADERS))
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        receiver = OtlpReceiver(settings.url, client, resource_of(settings), headers)
+        source = EventReader(options.socket, token)
+        file = OtelStateFile(options.state / "state.json")
+        exporter = TraceExporter(source, receiver, file, time.time, settings.texts)
+        exporter.load()
+        notify("READY=1")
+        work = asyncio.create_task(exporter.run())
+        stop = asyncio.create_task(ended.wait())
+        done, _ = await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        notify("STOPPING=1")
+        work.cancel()
+        await asyncio.wait([work])
+        stop.cancel()
+        await source.end()
+    if work in done:
+        work.result()  # it ends by itself only with an error
+
+
+def parse_options(arguments: Sequence[str]) -> OtelOptions:
+    defaults = OtelOptions()
+    parser = argparse.ArgumentParser(
+        "hive-otel", description="Send what agents do as traces of OpenTelemetry."
+    )
+    for name, text in (
+        ("settings", "the settings of this host"), ("socket", "where hived takes logins"),
+        ("state", "folder of what has been sent"),
+    ):  # fmt: skip
+        default = getattr(defaults, name)
+        parser.add_argument(f"--{name}", type=Path, default=default, metavar="PATH",
+                            help=f"{text} (default: {default})")  # fmt: skip
+    return OtelOptions(**vars(parser.parse_args(arguments)))
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs addresses
+    try:
+        asyncio.run(run(parse_options(sys.argv[1:])))
+    except (HiveError, OSError) as error:
+        sys.stderr.write(f"hive-otel: cannot start: {error}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
