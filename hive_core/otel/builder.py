@@ -100,8 +100,8 @@ class SpanBuilder:
         if whole := event.text("part_of"):
             known = self.state.tasks.get(whole)
             return attempt_span(whole, 1 if known is None else known.attempt)
-        given = parse_traceparent(event.text("traceparent"))
-        return "" if given is None else given.span
+        origin = parse_traceparent(event.text("traceparent"))
+        return "" if origin is None else origin.span
 
     def _work(self, event: LogEvent, id_: str, task: OpenTask) -> OpenSpan:
         agent = event.target

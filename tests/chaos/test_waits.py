@@ -80,7 +80,7 @@ WRITERS = (
     "agent/session/subagents/folder.py",
     "agent/session/runtimes/cli_dialect.py", "agent/session/runtimes/cli_command.py",
     "agent/prompt_context.py", "agent/session/log.py", "agent/session/main.py",
-    "proxy/main.py", "doors/journal.py", "notify/notifier.py",
+    "proxy/main.py", "doors/journal.py", "doors/service_files.py",
     "host/", "privd/", "jobs/",
     "ledger/core/ballast.py", "ledger/core/backup.py", "cli/", "surfaces/__main__",
 )  # fmt: skip

@@ -272,12 +272,12 @@ def test_a_wait_on_a_terminal_says_what_it_waits_for(
 SPAN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-@pytest.mark.parametrize(("value", "given"), [("", None), ("00-x", None), (SPAN, SPAN)])
+@pytest.mark.parametrize(("value", "expected"), [("", None), ("00-x", None), (SPAN, SPAN)])
 def test_a_task_belongs_to_the_trace_of_the_shell(
-    hive: Hive, monkeypatch: pytest.MonkeyPatch, value: str, given: str | None
+    hive: Hive, monkeypatch: pytest.MonkeyPatch, value: str, expected: str | None
 ) -> None:
     monkeypatch.setenv("TRACEPARENT", value)
     hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
     assert hive("task", "assign", "bob", "Add").status == 0
     (asked,) = hive.peer.params_of("AssignTask")
-    assert asked.get("traceparent") == given
+    assert asked.get("traceparent") == expected

@@ -30,8 +30,8 @@ TURN = {
 def events(asked: Message) -> Message:
     if "last" in asked:
         return {"events": [{"seq": 7}], "next": None}
-    found = [MODEL_CALL, TURN] if asked["after"] == "7" else []
-    return {"events": found, "gap": None, "next": None}
+    events_after = [MODEL_CALL, TURN] if asked["after"] == "7" else []
+    return {"events": events_after, "gap": None, "next": None}
 
 
 @pytest.fixture(name="hived")

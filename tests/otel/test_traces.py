@@ -122,12 +122,12 @@ def test_a_task_its_part_their_turns_model_calls_and_tools_are_one_trace(
         "invoke_agent a", "invoke_agent a1", "turn a1", "chat sonnet", "execute_tool bash",
     }  # fmt: skip
     assert {span.trace for span in otlp.spans} == {"4bf92f3577b34da6a3ce929d0e0e4736"}
-    outer, inner, turn = map(otlp.named, ("invoke_agent a", "invoke_agent a1", "turn a1"))
+    outer, inner, turn = map(otlp.only_span, ("invoke_agent a", "invoke_agent a1", "turn a1"))
     assert (outer.parent, outer.id) == ("00f067aa0ba902b7", attempt_span(whole, 1))
     assert (inner.parent, inner.id) == (outer.id, attempt_span(part, 1))
     assert turn.parent == inner.id
     assert (outer.status, outer.message, inner.status) == (2, "failed", 1)
-    tool, chat = map(otlp.named, ("execute_tool bash", "chat sonnet"))
+    tool, chat = map(otlp.only_span, ("execute_tool bash", "chat sonnet"))
     assert (tool.parent, chat.parent) == (turn.id, turn.id)
     assert (tool.status, tool.message, tool.end - tool.start) == (2, "failed", 2_000_000_000)
     assert chat.end - chat.start == 500_000_000
@@ -232,7 +232,7 @@ def test_a_restart_goes_on_at_its_place_and_with_what_has_begun(
     assert [span.name for span in otlp.spans] == [
         "invoke_agent a1", "execute_tool bash", "turn a1",
     ]  # fmt: skip
-    assert otlp.named("execute_tool bash").parent == otlp.named("turn a1").id
+    assert otlp.only_span("execute_tool bash").parent == otlp.only_span("turn a1").id
 
 
 def test_after_a_crash_before_the_place_is_kept_the_same_spans_come_again(
@@ -333,10 +333,10 @@ def test_a_traceparent_is_of_the_operator_alone(world: World) -> None:
 
 def test_the_agent_and_the_assigner_get_the_span_of_the_task(world: World) -> None:
     reply = world.call("operator", "assign_task", agent="a1", description="x", traceparent=FOREIGN)
-    given = f"{FOREIGN[:36]}{attempt_span(str(reply['task']), 1)}-01"
-    assert reply["traceparent"] == given
+    span = f"{FOREIGN[:36]}{attempt_span(str(reply['task']), 1)}-01"
+    assert reply["traceparent"] == span
     (letter,) = world.mail("a1")
-    assert f"traceparent: {given}" in str(letter["body"]).splitlines()
+    assert f"traceparent: {span}" in str(letter["body"]).splitlines()
     part = world.call("root", "assign_task", agent="a", description="y")
     assert str(part["traceparent"])[3:35] != FOREIGN[3:35]
 
@@ -347,4 +347,4 @@ def test_an_agent_cannot_put_its_turn_into_the_trace_of_another_task(
     task = give(world, "operator", "a", traceparent=FOREIGN)
     world.call("a1", "keep_turn", conversation="m", turn=1, status="done", task=task)
     export.steps()
-    assert otlp.named("turn a1").trace != FOREIGN[3:35]
+    assert otlp.only_span("turn a1").trace != FOREIGN[3:35]

@@ -29,15 +29,15 @@ class TraceIds:
 
     def _find(self, task: str) -> str:
         """The trace that the outermost task was assigned in, or one of its own."""
-        here, given = task, ""
+        here, assigned_in = task, ""
         for _ in range(_DEEP):
             row = self._db.row(
                 "SELECT part_of, json_extract(wish, '$.traceparent') FROM tasks WHERE id = ?",
                 (here,),
             )
-            given = str(row[1] or "") if row else ""
+            assigned_in = str(row[1] or "") if row else ""
             if row is None or not row[0]:
                 break
             here = str(row[0])
-        parent = parse_traceparent(given)
+        parent = parse_traceparent(assigned_in)
         return trace_id(here) if parent is None else parent.trace
