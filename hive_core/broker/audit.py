@@ -154,13 +154,15 @@ class Audit:
             self.write(call_entry(kind, call, case.judgement, commit, fields))
             return
         target = case.target
-        spec = call.hive.specs.get(target) if target else None
+        specs = call.hive.specs
+        uuid = specs[target].id if target is not None and target in specs else ""
         key = (
             kind, call.uuid, call.caller, case.operation.name, target, decision.rule,
-            decision.reason, commit, spec and spec.id,
+            decision.reason, commit, uuid,
         )  # fmt: skip
-        known = self._forms.get(key)
-        if known is None:
+        try:
+            known = self._forms[key]
+        except KeyError:
             if len(self._forms) >= _FORMS:
                 self._forms.clear()
             known = self._forms[key] = form(call_entry(kind, call, case.judgement, commit))

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from hive_core.broker.call import NO_CONTENTS, NO_VAULT
 from hive_core.broker.connection import CallOutcome, PendingCall
 from hive_core.broker.row_versions import RowVersions
-from hive_core.errors import StorageFull
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.models import ModelsFile
@@ -19,7 +17,7 @@ from hive_core.ports import Clock, Contents, GitServer, Vault
 
 if TYPE_CHECKING:
     from hive_core.broker.call import StatesView
-    from hive_core.ledger.core.ledger import Ledger
+    from hive_core.ledger.core.ledger import Ledger, Savepoint
     from hive_core.model.config.settings import Settings
 
 
@@ -56,30 +54,6 @@ class RetryWithSavepoints(Exception):
     """A call failed after it changed something, and no savepoint was there to roll back to."""
 
 
-class OptimisticGuard:
-    """Instead of a savepoint: most calls that fail have changed nothing yet.
-
-    It costs nothing, where a savepoint costs two statements. When a call fails after a change, the
-    batch is rolled back and run again with savepoints.
-    """
-
-    __slots__ = ("_before", "_connection")
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._connection = ledger.connection
-
-    def __enter__(self) -> None:
-        self._before = self._connection.changes
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if error is None or not isinstance(error, Exception) or isinstance(error, StorageFull):
-            return
-        if self._connection.changes != self._before:
-            raise RetryWithSavepoints from error
-
-
 @dataclass(slots=True)
 class CallBatch:
     """`hive` is the snapshot after the calls so far; `commits` says how often it changed."""
@@ -88,8 +62,9 @@ class CallBatch:
     now: float
     monotonic: float
     in_transaction: bool
-    # Makes each call atomic: a savepoint, or a guard that bets on not needing one.
-    guard: AbstractContextManager[None]
+    # Makes each call atomic. None: most calls that fail have changed nothing yet, and a savepoint
+    # costs two statements. When one fails after a change, the batch is run again with savepoints.
+    savepoint: Savepoint | None
     # No commits: the branch is being changed by hand.
     frozen: bool = False
     commits: int = 0

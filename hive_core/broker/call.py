@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hive_core.plan.desired import ReconcilePlan
 
 R_co = TypeVar("R_co", bound=Result, covariant=True)
+
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -293,10 +294,16 @@ class Record(Generic[R_co]):
     writes: ClassVar[bool] = True
     changes: ClassVar[bool] = False
     result: R_co
-    fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
-    audited: bool = False
-    kind: str = "record"
+    fields: Mapping[str, object]
+    audited: bool
+    kind: str
     """What sort of event it is in the log."""
+
+    def __init__(  # a dataclass calls a function for the default of `fields`
+        self, result: R_co, fields: Mapping[str, object] = _NOTHING, *, audited: bool = False,
+        kind: str = "record",
+    ) -> None:  # fmt: skip
+        self.result, self.fields, self.audited, self.kind = result, fields, audited, kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, final
 
 from hive_core.broker.call import Ready, SlowReadSources
 from hive_core.broker.operation import Operation, Params, Result
@@ -146,6 +146,7 @@ class ClientConnection:
         return self.unpark is not None and self.calls[0].job is None
 
 
+@final
 @dataclass(slots=True, eq=False)
 class CallOutcome:
     """What running one call once came to; applied to its connection only after COMMIT.

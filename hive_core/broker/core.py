@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from hive_core.broker import reply
 from hive_core.broker.audit import Audit, adoption_entry, rejected_peer_entry
-from hive_core.broker.batch import CallBatch, OptimisticGuard, RetryWithSavepoints, Services
+from hive_core.broker.batch import CallBatch, RetryWithSavepoints, Services
 from hive_core.broker.branches import branch_of
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.connection import (
@@ -237,8 +237,9 @@ class Broker:
         self, *, in_transaction: bool, frozen: bool = False, use_savepoints: bool = False
     ) -> CallBatch:
         clock, ledger = self.services.clock, self.services.ledger
-        guard = ledger.savepoint() if use_savepoints else OptimisticGuard(ledger)
-        return CallBatch(self.hive, clock.now(), clock.monotonic(), in_transaction, guard, frozen)
+        savepoint = ledger.savepoint() if use_savepoints else None
+        now, monotonic = clock.now(), clock.monotonic()
+        return CallBatch(self.hive, now, monotonic, in_transaction, savepoint, frozen)
 
     def _transact(self, run: Callable[[CallBatch], object]) -> CallBatch:
         """Write git objects, check the branch, COMMIT with the new head, then move the branch.

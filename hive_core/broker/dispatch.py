@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Never
+from typing import TYPE_CHECKING, Never
 from uuid import uuid4
 
 from hive_core.broker import idempotency, reply
@@ -20,6 +20,7 @@ from hive_core.broker.operation import Operation, Params, unlisted_operation
 from hive_core.broker.outcome import (
     EVENTS,
     AuthorizedCall,
+    Written,
     outcome_after_job,
     outcome_of_mutation,
     outcome_of_read,
@@ -43,6 +44,9 @@ from hive_core.model.wire.record import (
     OPERATOR,
 )
 from hive_core.policy.algebra import Decision
+
+if TYPE_CHECKING:
+    from hive_core.ledger.core.ledger import Savepoint
 
 # hive-model limits the calls of each agent itself; hive-web those of each login.
 _SERVICES = {MODEL: MODEL_CALLER, EGRESS: EGRESS_CALLER, LOGIN: OPERATOR}
@@ -68,14 +72,14 @@ class Dispatch:
     def run(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:
         """What the call comes to. A full disk and a retry with savepoints take the whole batch."""
         case: AuthorizedCall | CallOutcome | None = None
+        connection, before = self._services.ledger.connection, None
         topics_before = len(batch.topics)
         try:
             case = self._authorize(pending, batch)
-            if isinstance(case, CallOutcome):
+            if type(case) is CallOutcome:
                 return case
             call, operation = case.call, case.operation
             if not operation.writes:
-                connection = call.ledger.connection
                 connection.flush()  # inserts of earlier calls must not count as this call's
                 changes = connection.changes
                 outcome = operation.handler(call, case.params)
@@ -84,15 +88,26 @@ class Dispatch:
                 if pending.ready is None:
                     call.ledger.events.reads.count(call.uuid, operation.name)
                 return outcome_of_read(case, outcome)
-            with batch.guard:
+            if batch.savepoint is None:
+                before = connection.changes
                 outcome = operation.handler(call, case.params)
-                text, hive = record_effect(case, outcome, self._services.repo, self._audit)
-            return outcome_of_mutation(case, outcome, text, hive)
+                written = record_effect(case, outcome, self._services.repo, self._audit)
+            else:
+                outcome, written = self._run_in_savepoint(case, batch.savepoint)
+            return outcome_of_mutation(case, outcome, written)
         except (StorageFull, RetryWithSavepoints):
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours is logged and answered
             del batch.topics[topics_before:]
-            return self._reply_with_error(pending, case, error)
+            return self._reply_with_error(pending, case, error, before)
+
+    def _run_in_savepoint(
+        self, case: AuthorizedCall, savepoint: Savepoint
+    ) -> tuple[Outcome, Written | None]:
+        """Run the handler, so that a failure takes back what it changed and no other call."""
+        with savepoint:
+            outcome = case.operation.handler(case.call, case.params)
+            return outcome, record_effect(case, outcome, self._services.repo, self._audit)
 
     def run_own(self, batch: CallBatch, name: str, handler: Callable[[Call], Outcome]) -> None:
         """What the daemon does by itself: it needs no permission, and the rest is as above."""
@@ -101,10 +116,9 @@ class Dispatch:
         call = self._call(batch, DAEMON, pending.connection, more=False)
         granted = Decision(allowed=True, rule=DAEMON, reason="")
         case = AuthorizedCall(pending, batch, call, operation, operation.params(), None, granted)
-        with batch.guard:
-            outcome = operation.handler(call, case.params)
-            text, hive = record_effect(case, outcome, self._services.repo, self._audit)
-        outcome_of_mutation(case, outcome, text, hive)
+        outcome = operation.handler(call, case.params)
+        written = record_effect(case, outcome, self._services.repo, self._audit)
+        outcome_of_mutation(case, outcome, written)
 
     def _authorize(self, pending: PendingCall, batch: CallBatch) -> AuthorizedCall | CallOutcome:
         """The call with its permission, or its outcome where no handler has to run."""
@@ -115,7 +129,7 @@ class Dispatch:
         connection = pending.connection
         party = name = connection.party
         if party != OPERATOR:
-            name = _SERVICES.get(party) or batch.hive.names.get(party, "")
+            name = batch.hive.names.get(party, "") or _SERVICES.get(party, "")
             if not name:
                 raise NotFound("the caller was destroyed")
         call = self._call(batch, name, connection, more=pending.streams)
@@ -199,9 +213,15 @@ class Dispatch:
             self._storage.check(call, operation)
 
     def _reply_with_error(
-        self, pending: PendingCall, case: AuthorizedCall | CallOutcome | None, error: Exception
-    ) -> CallOutcome:
-        """The error as the reply. A fault of the daemon costs other callers nothing."""
+        self, pending: PendingCall, case: AuthorizedCall | CallOutcome | None, error: Exception,
+        before: int | None,
+    ) -> CallOutcome:  # fmt: skip
+        """The error as the reply. A fault of the daemon costs other callers nothing.
+
+        `before`: the rows that were changed before a handler without a savepoint ran.
+        """
+        if before not in (None, self._services.ledger.connection.changes):
+            raise RetryWithSavepoints from error
         if not isinstance(error, HiveError):
             name = pending.request[0].verb if pending.request else "answer"
             log.error("cannot %s", name, exc_info=error)

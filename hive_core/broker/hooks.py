@@ -159,5 +159,5 @@ def on(kind: type[E]) -> Callable[[Handler[E]], Handler[E]]:
 
 def emit(call: Call, event: Event) -> None:
     """Run every handler of this event."""
-    for handler in HANDLERS.get(type(event), ()):  # runs for each message, so it must be cheap
+    for handler in HANDLERS[type(event)]:  # runs for each message, so it must be cheap
         handler(call, event)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from hive_core.ledger.core.ledger import Ledger
 
 TREE, EVENTS = "tree", "events"
+_RECORDED = frozenset({EVENTS})
 _WRITTEN = (Record, Change)
+# What a call wrote: the outcome, its result as JSON, and the new hive.
+Written = tuple[Change[Result] | Record[Result], bytes, Hive]
 
 
 @dataclass(slots=True, eq=False)
@@ -84,38 +87,39 @@ def _outcome_of_wait(case: AuthorizedCall, wait: Wait[Result]) -> CallOutcome:
 
 def record_effect(
     case: AuthorizedCall, outcome: Outcome, repo: Repository, audit: Audit
-) -> tuple[bytes, Hive]:
-    """Record what a handler did, in the savepoint of its call; the result as JSON, the new hive."""
+) -> Written | None:
+    """Record what a handler did, in the savepoint of its call; None: it was nothing."""
     call, operation = case.call, case.operation
     hive = call.hive
     if not isinstance(outcome, _WRITTEN):
         _store_bare_result(case, outcome)
-        return b"", hive
+        return None
     if outcome.changes:
         hive = _commit_change(case, cast("Change[Result]", outcome), repo)
         strike_rights(call.ledger, call.hive, hive)
     text = reply.body(outcome.result)
     if operation.mutates and not outcome.audited:
         audit.record(outcome.kind, case, hive.commit, outcome.fields)
-        case.batch.wakes.add(EVENTS)
+        case.batch.wakes |= _RECORDED
         if case.key is not None:
             idempotency.store_result(call, operation, case.params, case.key, text)
-    return text, hive
+    return outcome, text, hive
 
 
 def outcome_of_mutation(
-    case: AuthorizedCall, outcome: Outcome, text: bytes, hive: Hive
+    case: AuthorizedCall, outcome: Outcome, written: Written | None
 ) -> CallOutcome:
     """The reply to a call whose effect stays: its savepoint was not rolled back."""
-    batch, pending = case.batch, case.pending
-    if not isinstance(outcome, _WRITTEN):
+    if written is None:
         return outcome_of_read(case, outcome)
-    if outcome.changes:
+    effect, text, hive = written
+    batch, pending = case.batch, case.pending
+    if effect.changes:
         batch.hive = hive
         batch.commits += 1
         batch.wakes.add(TREE)
     if pending.streams:
-        return page_outcome(pending, outcome.result)
+        return page_outcome(pending, effect.result)
     if not case.operation.awaits:
         return CallOutcome(pending, reply.last_frame(text))
     return recorded_outcome(pending, batch, text, case.call.ledger.jobs)

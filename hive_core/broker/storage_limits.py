@@ -6,7 +6,7 @@ are always allowed, so that an agent at its limit can get below it again.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Final
 
 from hive_core.broker.branches import branch_in
@@ -36,13 +36,13 @@ _AGAIN: Final = 1.0
 class StorageLimiter:
     def __init__(self) -> None:
         # Calls that a party can make without reaching a limit, whatever they store.
-        self._safe: dict[str, int] = {}
+        self._safe = defaultdict[str, int](int)
         # When the ledger's size was last read, the size, and each branch's part of it.
         self._looked, self._used, self._shares = -1.0, 0, Counter[str]()
 
     def check(self, call: Call, operation: Operation) -> None:
         """Raise LimitReached if the ledger lacks room for the bytes of a call."""
-        safe = self._safe.get(call.uuid, 0)
+        safe = self._safe[call.uuid]
         if safe > 0:
             self._safe[call.uuid] = safe - 1
         else:

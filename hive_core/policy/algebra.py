@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, final
 
 from typing_extensions import override
 
@@ -47,6 +47,7 @@ NO_CONTEXT: Final = AuthzContext()
 Test: TypeAlias = Callable[[Hive, str, str | None, AuthzContext], bool]
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The answer, the rule that gave it, and the reason. `visible=False` is sent as NotFound."""

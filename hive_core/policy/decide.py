@@ -19,6 +19,7 @@ from hive_core.policy.relationship import (
     CHILD,
     DESCENDANT,
     PARENT,
+    RELATIONSHIPS,
     SIBLING,
     is_visible,
     relationship,
@@ -26,13 +27,15 @@ from hive_core.policy.relationship import (
 
 _NAMED: Final = 64  # the caller chose the name, which can be as long as a frame
 _PARTIES: Final = {DAEMON: Relation.DAEMON, OPERATOR: Relation.OPERATOR}
-_RELATIONS: Final = {
+_KIN: Final = {
     PARENT: Relation.PARENT,
     ANCESTOR: Relation.ANCESTOR,
     CHILD: Relation.CHILD,
     DESCENDANT: Relation.DESCENDANT,
     SIBLING: Relation.SIBLING,
 }
+# By relationship; a stranger may only write when it is allowed to.
+_RELATIONS: Final = tuple(_KIN.get(number, Relation.ALLOWED) for number in RELATIONSHIPS)
 
 
 def decide(
@@ -53,7 +56,7 @@ def decide(
     except AttributeError:  # the first request of this rule
         trees = rule.compile()
     tree = trees[relationship(hive, caller, target)]
-    while isinstance(tree, tuple):
+    while type(tree) is not Decision:
         test, yes, no = tree
         tree = yes if test(hive, caller, target, context) else no
     if context is NO_CONTEXT or context.second is None:
@@ -84,4 +87,4 @@ def relation(hive: Hive, sender: str, recipient: str) -> Relation:
         return _PARTIES[sender]
     if sender == recipient:
         return Relation.SELF
-    return _RELATIONS.get(relationship(hive, sender, recipient), Relation.ALLOWED)
+    return _RELATIONS[relationship(hive, sender, recipient)]

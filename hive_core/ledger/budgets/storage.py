@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from hive_core.ledger.audit.events import AuditLog
@@ -73,32 +74,25 @@ class BudgetStore:
         self.funds = FundStore(connection)
         self.bounds = ReportedBounds(connection)
         self.cpu = CpuCounters(connection)
-        # The kinds of all budgets, and the limits of calls a minute by agent. Cached until a
-        # change, because most calls need neither.
-        self._kinds: frozenset[str] | None = None
-        self._caps: Mapping[str, int] | None = None
         self.version = 0
         connection.undo.always(self._forget)
 
     def _forget(self) -> None:
-        self._kinds = self._caps = None
+        """Read `kinds` and `caps` again when they are next asked for."""
+        for cached in ("kinds", "caps"):
+            vars(self).pop(cached, None)
         self.version += 1
 
-    @property
+    @cached_property
     def kinds(self) -> frozenset[str]:
-        """The kinds of all budgets."""
-        if self._kinds is None:
-            rows = self._db.rows("SELECT DISTINCT kind FROM purses")
-            self._kinds = frozenset(kind for (kind,) in rows)
-        return self._kinds
+        """The kinds of all budgets. Cached until a change, because each message asks."""
+        return frozenset(kind for (kind,) in self._db.rows("SELECT DISTINCT kind FROM purses"))
 
-    @property
+    @cached_property
     def caps(self) -> Mapping[str, int]:
-        """The limits of calls a minute, by agent."""
-        if self._caps is None:
-            sql = "SELECT agent, free FROM purses WHERE kind = ?"
-            self._caps = dict(self._db.rows(sql, (BudgetKind.CALLS,)))
-        return self._caps
+        """The limits of calls a minute, by agent. Cached until a change: each call asks."""
+        sql = "SELECT agent, free FROM purses WHERE kind = ?"
+        return dict(self._db.rows(sql, (BudgetKind.CALLS,)))
 
     def get(self, agent: str, kind: BudgetKind, tier: str = "") -> Budget | None:
         row = self._db.row(
@@ -140,7 +134,7 @@ class BudgetStore:
                 budget.held, budget.dry_at,
             ),
         )  # fmt: skip
-        if budget.kind is BudgetKind.CALLS or budget.kind not in (self._kinds or ()):
+        if budget.kind is BudgetKind.CALLS or budget.kind not in vars(self).get("kinds", ()):
             self._forget()
 
     def delete(self, budget: Budget) -> None:

@@ -10,7 +10,7 @@ else that a send writes. Items that can be deleted once they have ended count as
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -103,7 +103,7 @@ class StorageUse:
         self._db = connection
         self._undo = connection.undo
         # Bytes of new mail by sender that are not in the table yet.
-        self._new_mail: dict[str, int] = {}
+        self._new_mail = defaultdict[str, int](int)
 
     def start(self) -> None:
         """Count everything once, and create the triggers. Called when the mail tables exist."""
@@ -125,7 +125,7 @@ class StorageUse:
 
     def add_mail(self, sender: str, size: int) -> None:
         """Count a message that comes into the ledger."""
-        self._new_mail[sender] = self._new_mail.get(sender, 0) + size + _AROUND
+        self._new_mail[sender] += size + _AROUND
         self._undo.steps.append((self._remove_mail, (sender, size)))
 
     def _remove_mail(self, sender: str, size: int) -> None:

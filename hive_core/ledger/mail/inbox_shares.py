@@ -61,35 +61,36 @@ class InboxShares:
         self._boxes = boxes
         # Of a box that is a quarter full.
         self._count, self._bytes = limits.inbox_count / 4, limits.inbox_bytes / 4
-        self._known: dict[int, _Count] = {}
+        # The counts by the number of the inbox.
+        self.counted: dict[int, _Count] = {}
 
     def of(self, party: str) -> Crowd:
         """Messages and bytes by sender in an inbox; empty while it is less than a quarter full."""
-        box = self._boxes.find(party)
+        box = self._boxes.known.get(party) or self._boxes.find(party)
         if box is None or not self._is_filling(box):
             return NOBODY
-        known = self._known.get(box.number)
+        known = self.counted.get(box.number)
         if known is None or not known.fits(box):
             known = self._count_senders(box)
-            self._known.pop(box.number, None)
-            if len(self._known) >= _KEPT:
-                del self._known[next(iter(self._known))]
-            self._known[box.number] = known
+            self.counted.pop(box.number, None)
+            if len(self.counted) >= _KEPT:
+                del self.counted[next(iter(self.counted))]
+            self.counted[box.number] = known
             if self._db.inside:  # the count may include changes that are rolled back
-                self._undo.note_outside(self._known.pop, box.number, None)
+                self._undo.note_outside(self.counted.pop, box.number, None)
         return known.held
 
     def add_message(self, box: Box, sender: str, size: int) -> None:
         """Count one more message in an inbox."""
-        if (known := self._known.get(box.number)) is not None:
+        if (known := self.counted.get(box.number)) is not None:
             self._follow(known, sender, 1, size)
 
     def remove_messages(self, box: Box, places: Sequence[InboxPlace]) -> None:
         """Subtract ended messages. An inbox without a count costs nothing."""
-        if (known := self._known.get(box.number)) is None:
+        if (known := self.counted.get(box.number)) is None:
             return
         if not self._is_filling(box):
-            del self._known[box.number]  # counted again when it fills again
+            del self.counted[box.number]  # counted again when it fills again
             return
         for place in places:
             sender = self._db.value(_SENDER, (place.id,))

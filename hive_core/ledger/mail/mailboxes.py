@@ -31,7 +31,8 @@ class Boxes:
         self._db = connection
         self._undo = connection.undo
         self._count_most, self._bytes_most = limits.inbox_count, limits.inbox_bytes
-        self._boxes: dict[str, Box] = {}
+        # Those that were used, by party.
+        self.known: dict[str, Box] = {}
         self._numbered: dict[int, Box] = {}
         # Inboxes with messages without a place, and the number of those messages.
         self._fresh: dict[Box, None] = {}
@@ -41,7 +42,7 @@ class Boxes:
 
     def find(self, party: str) -> Box | None:
         """The inbox of a party; None if the party never had mail."""
-        box = self._boxes.get(party)
+        box = self.known.get(party)
         if box is None:
             row = self._db.row("SELECT id, name, closed FROM parties WHERE party = ?", (party,))
             if row is not None:
@@ -53,7 +54,10 @@ class Boxes:
 
     def enter(self, party: str, name: str) -> Box:
         """The inbox of a party, created if new, with the party's current name."""
-        box = self._boxes.get(party) or self.find(party)
+        try:
+            box: Box | None = self.known[party]
+        except KeyError:
+            box = self.find(party)
         if box is None:
             sql = "INSERT INTO parties (party, name) VALUES (?, ?) RETURNING id"
             box = self._know(party, Box(int(self._db.value(sql, (party, name))), name, 0))
@@ -263,11 +267,11 @@ class Boxes:
             box.due = due
 
     def _know(self, party: str, box: Box) -> Box:
-        self._boxes[party] = self._numbered[box.number] = box
+        self.known[party] = self._numbered[box.number] = box
         return box
 
     def _unknow(self, party: str) -> None:
-        box = self._boxes.pop(party)
+        box = self.known.pop(party)
         self._numbered.pop(box.number)
 
     def _count(self, box: Box) -> None:

@@ -125,7 +125,8 @@ class Posting:
         self._boxes.take(
             box, (new.priority, id_, size), expires_at, twice=party == DAEMON, lease=reserved_until
         )  # fmt: skip
-        self._crowds.add_message(box, party, size)
+        if self._crowds.counted:
+            self._crowds.add_message(box, party, size)
         self._stored.add_mail(party, size)
         self._db.later(
             _INSERT,

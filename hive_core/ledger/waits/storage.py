@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final
 from uuid import uuid4
 
@@ -21,24 +22,21 @@ _TASK, _AGENT = "task", "agent"
 class WaitStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
-        # Agents that may have a wait, so that a message to any other agent needs no query. A
-        # surplus entry costs one query, so entries are not removed, even when a transaction is
-        # rolled back.
-        self._maybe: set[str] | None = None
 
-    def may_wait(self, agent: str) -> bool:
-        """Whether this agent has waited since the daemon started; False is certain."""
-        if self._maybe is None:
-            rows = self._db.rows("SELECT DISTINCT agent FROM waits WHERE state = 'waiting'")
-            self._maybe = {agent for (agent,) in rows}
-        return agent in self._maybe
+    @cached_property
+    def may_wait(self) -> set[str]:
+        """Agents that have waited since the daemon started; a message to others ends no wait.
+
+        A surplus entry costs one query, so entries are not removed, even when a transaction is
+        rolled back.
+        """
+        rows = self._db.rows("SELECT DISTINCT agent FROM waits WHERE state = 'waiting'")
+        return {agent for (agent,) in rows}
 
     def create(self, agent: str, wish: WaitCondition, now: float, deadline: float) -> ParkedWait:
         """Create a wait."""
         id_ = uuid4().hex[:_DIGITS]
-        self.may_wait(agent)
-        if self._maybe is not None:
-            self._maybe.add(agent)
+        self.may_wait.add(agent)
         self._db.run(
             "INSERT INTO waits (id, agent, mode, state, created, deadline)"
             " VALUES (?, ?, ?, ?, ?, ?)",

@@ -26,8 +26,9 @@ class TokenBuckets:
 
     def take(self, key: Hashable, now: float) -> float:
         """Take one token: 0.0, or the seconds until one is available (and none is taken)."""
-        bucket = self._buckets.get(key)
-        if bucket is None:
+        try:
+            bucket = self._buckets[key]
+        except KeyError:
             if len(self._buckets) >= self._sweep_at:
                 self._sweep(now)
             bucket = self.burst, now

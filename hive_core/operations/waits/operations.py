@@ -156,7 +156,7 @@ def end_waits_by_message(call: Call, event: MessageArrived) -> None:
     """End every wait for this message; the message carries the id of the oldest wait."""
     message = event.message
     waits = call.ledger.plans.waits
-    if message.kind in _NO_WORD or not waits.may_wait(message.recipient):
+    if message.kind in _NO_WORD or message.recipient not in waits.may_wait:
         return
     met = [wait for wait in waits.open_waits(message.recipient) if _is_met_by(message, wait)]
     # A later message may replace the news of tasks before it is read: it cannot carry an id.
