@@ -77,6 +77,26 @@ def test_the_same_agent_gets_the_same_tools_in_the_same_order(hive: World, who: 
     assert len(set(map(str, names(first["tools"])))) == len(rows(first["tools"]))
 
 
+def test_tools_that_the_caller_has_read_are_left_out_until_they_change(hive: World) -> None:
+    first = hive.call("lead", "list_toolset")
+    again = hive.call("lead", "list_toolset", known=first["digest"])
+    assert again == {**first, "tools": []}
+    assert hive.call("wu", "list_toolset", known=first["digest"])["tools"]
+    hive.call("operator", "revoke_capability", agent="lead", capability="trigger")
+    changed = hive.call("lead", "list_toolset", known=first["digest"])
+    assert len(rows(changed["tools"])) < len(rows(first["tools"]))
+    hive.call("operator", "grant_capability", agent="lead", capability="trigger")
+    assert hive.call("lead", "list_toolset") == first
+
+
+def test_a_list_of_commands_is_part_of_the_digest(hive: World) -> None:
+    """Two agents with the same tools, and other commands of one of them."""
+    rows_of = {who: hive.call(who, "list_toolset") for who in ("wu", "tim", "ada")}
+    digests = {who: str(reply["digest"]) for who, reply in rows_of.items()}
+    equal = {(a, b) for a in rows_of for b in rows_of if rows_of[a]["tools"] == rows_of[b]["tools"]}
+    assert equal == {(a, b) for a in digests for b in digests if digests[a] == digests[b]}
+
+
 def members(schema: object) -> Iterator[dict[str, object]]:
     """Every object inside a schema."""
     if isinstance(schema, dict):

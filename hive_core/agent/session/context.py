@@ -15,7 +15,7 @@ from hive_core.agent.session.inputs import reminder_text
 from hive_core.agent.session.model_socket import ModelInfo, ModelsRequest
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import TurnState
-from hive_core.agent.session.toolset import SERVER_TOOL, ModelToolset
+from hive_core.agent.session.toolset import SERVER_TOOL, KnownTools, ModelToolset
 from hive_core.agent.task_run import mapping
 from hive_core.agent.tool_input import READ_SKILL
 from hive_core.varlink import Message
@@ -33,7 +33,7 @@ ROUNDS: Final = 15
 ROUNDS_QUEEN: Final = 30
 _ENDS: Final = 20
 # What the session asks at the beginning of a turn, each group in one batch.
-_FACTS: Final = tuple(BatchedCall(name, {}) for name in ("whoami", "list_toolset", "get_prompts"))
+_FACTS: Final = (BatchedCall("whoami", {}), BatchedCall("get_prompts", {}))
 _REMINDER: Final = (
     BatchedCall("get_usage", {}, optional=True),
     BatchedCall("loose_ends", {"recursive": False}, optional=True),
@@ -60,10 +60,13 @@ class TurnContext:
         cls, services: SessionServices, link: Link, *, with_reminder: bool = False
     ) -> TurnContext:
         """Ask the broker who this agent is and which tools it has, and hive-model for its model."""
-        calls = (*_FACTS, *(_REMINDER if with_reminder else ()))
+        known = services.tools
+        calls = (known.call(), *_FACTS, *(_REMINDER if with_reminder else ()))
         with ModelsRequest(services.runtime.model_socket) as models:
-            identity, tools, prompts, *facts = services.ask_together(link, calls)
+            tools, identity, prompts, *facts = services.ask_together(link, calls)
             model = models.find(str(identity.get("model") or ""))
+        tools = known.complete(tools)
+        services.tools = KnownTools.of(tools)
         toolset = ModelToolset.of(tools)
         if services.servers is not None and services.cli is None and toolset.server_entries:
             toolset = toolset.with_servers(services.servers.tools())

@@ -23,6 +23,7 @@ from hive_core.agent.session.settings_table import (
     read_agent_table,
     read_values,
 )
+from hive_core.agent.session.toolset import KnownTools
 from hive_core.errors import HiveError, MethodNotFound, TimedOut, Unreachable
 from hive_core.varlink import Message
 
@@ -60,9 +61,9 @@ _READERS: Final[Mapping[str, Reader]] = {
 class SessionServices:
     """The services of one session. `stop` is set when it ends.
 
-    `cli`: where a CLI runs its model. `forks`: what opens its built-in runtimes; None: each is
-    started by itself. `depth`, `clone_depth`: those of the sub-agent that this
-    process is, as the daemon wrote them.
+    `tools`: those that it has read last. `cli`: where a CLI runs its model. `forks`: what opens
+    its built-in runtimes; None: each is started by itself. `depth`, `clone_depth`: those of the
+    sub-agent that this process is, as the daemon wrote them.
     """
 
     name: str
@@ -75,6 +76,7 @@ class SessionServices:
     forks: ForkServerClient | None = None
     servers: McpServers | None = None
     memory: MemorySettings = field(default_factory=MemorySettings)
+    tools: KnownTools = field(default_factory=KnownTools)
     stop: threading.Event = field(default_factory=threading.Event)
     depth: int = 0
     clone_depth: int = 0

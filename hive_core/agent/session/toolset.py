@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from hive_core.agent.reconnect import BatchedCall
 from hive_core.agent.session.servers import ServerTool
 from hive_core.varlink import Message
 
@@ -14,6 +15,27 @@ FORK: Final = "hive_fork_subagent"
 FORMER_FORK: Final = "hive_delegate"
 SESSION: Final = "session"  # the kind of tools that the session runs itself
 SERVER_TOOL: Final = "server"  # the kind of a tool of one of the agent's own MCP servers
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTools:
+    """The tools that the session has read last: the broker leaves them out while they are equal."""
+
+    digest: str = ""
+    tools: object = ()
+
+    def call(self) -> BatchedCall:
+        return BatchedCall("list_toolset", {"known": self.digest})
+
+    def complete(self, reply: Message) -> Message:
+        """The reply to this call, with its tools."""
+        is_known = bool(self.digest) and reply.get("digest") == self.digest
+        return {**reply, "tools": self.tools} if is_known else reply
+
+    @classmethod
+    def of(cls, reply: Message) -> KnownTools:
+        """Those of a complete reply."""
+        return cls(str(reply.get("digest") or ""), reply.get("tools"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Final, Literal
 
 from pydantic import Field
@@ -23,6 +24,9 @@ from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 class ListToolsetParams(Params):
     agent: Agent | None = Field(None, description="Agent that has the tools; default: the caller.")
+    known: str = Field(
+        "", max_length=64, description="Digest of the tools that the caller has read before."
+    )
 
 
 class ToolHints(Result):
@@ -53,7 +57,10 @@ class Toolset(Result):
     profile: str = Field(description="queen or maid; empty for all other agents.")
     phase: str = Field(description="Phase of a queen; empty for all other agents.")
     behaviour: str = Field(description="manager (plans and delegates) or worker (uses tools).")
-    tools: list[ToolsetRow] = Field(description="The tools, always in the same order.")
+    tools: list[ToolsetRow] = Field(
+        description="The tools, always in the same order; none where `digest` is that of `known`."
+    )
+    digest: str = Field(description="Digest of the tools: equal while they are.")
     server_tools: list[str] = Field(
         description="Entries of its list for tools of its own MCP servers: `mcp` for all,"
         " `mcp(SERVER *)` for all of one server. Its session adds the tools of the servers."
@@ -62,6 +69,8 @@ class Toolset(Result):
 
 # By operation: they never change, and making one takes a tenth of a millisecond.
 _rows: Final[dict[str, ToolsetRow]] = {}
+# By tool: the digest of what never changes in its row, which is all but the description.
+_fixed_digests: Final[dict[str, bytes]] = {}
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
@@ -76,16 +85,30 @@ def list_toolset(call: Call, params: ListToolsetParams) -> Toolset:
         raise InvalidArgument("the operator has no toolset: name an agent", field="agent")
     spec = call.hive.spec(params.agent or call.caller)
     phase = phase_of(call, spec)
-    rows = toolset_rows(spec, phase)
+    rows = list(toolset_rows(spec, phase))
     if call.sub is not None:
         own = call.sub.tools
-        rows = (row for row in rows if row.name in own)
+        rows = [row for row in rows if row.name in own]
+    digest = _digest(rows)
     return Toolset(
         role=spec.role.value, profile=spec.profile.value if spec.profile else "",
         phase=phase.value if spec.has_phases else "",
-        behaviour=ROLE_DEFAULTS[spec.role].behaviour.value, tools=list(rows),
+        behaviour=ROLE_DEFAULTS[spec.role].behaviour.value,
+        tools=[] if digest == params.known else rows, digest=digest,
         server_tools=_server_entries(call, spec),
     )  # fmt: skip
+
+
+def _digest(rows: Iterable[ToolsetRow]) -> str:
+    """The digest of the tools: a session has read their 30 KB once, and asks at each turn."""
+    digest = sha256()
+    for row in rows:
+        if row.name not in _fixed_digests:
+            fixed = row.model_copy(update={"description": ""}).model_dump_json()
+            _fixed_digests[row.name] = sha256(fixed.encode()).digest()
+        digest.update(_fixed_digests[row.name])
+        digest.update(sha256(row.description.encode()).digest())
+    return digest.hexdigest()
 
 
 def _server_entries(call: Call, spec: AgentSpec) -> list[str]:
