@@ -56,6 +56,35 @@ tool = "mcp__own__whoami"
 match = '(uid \d+ .*)'
 text = 'my server had \1'
 [[rules]]
+on = "text"
+match = "fork twice"
+calls = [{name = "hive_fork_subagent", arguments = {agent = "outer", task = "OUTER"}}]
+[[rules]]
+on = "text"
+match = "OUTER"
+calls = [{name = "bash", arguments = {command = "echo mine >secret; cat secret"}}]
+[[rules]]
+tool = "bash"
+match = "mine"
+calls = [{name = "hive_fork_subagent", arguments = {agent = "inner", task = "INNER"}}]
+[[rules]]
+on = "text"
+match = "INNER"
+calls = [{name = "bash", arguments = {command = '''
+id -u; for sub in $(ls /run/hive/sub); do cat ../$sub/secret 2>&1 && echo seen; done'''}}]
+[[rules]]
+tool = "bash"
+match = '(?s)(6[01]\d{3})(?!.*seen).*denied'
+text = 'inner \1 alone'
+[[rules]]
+tool = "hive_fork_subagent"
+match = '"content": ?"(inner 6\d+ alone)"'
+text = 'outer said \1'
+[[rules]]
+tool = "hive_fork_subagent"
+match = '"content": ?"(outer said [^"]*)"'
+text = '\1'
+[[rules]]
 text = "well"
 tokens_in = 100
 tokens_out = 20
@@ -77,8 +106,12 @@ for line in sys.stdin:
     if "id" in asked:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
 """
+# The sub-agent of eve writes a secret of its own, and has another one started that looks for it.
+OUTER = "---\ntools: [bash, hive_fork_subagent]\n---\nDelegate.\n"
+INNER = "---\ntools: [bash]\n---\nLook around.\n"
 COMMIT = """
-cd /agents/eve/config; printf %s "$1" >agent.toml; printf %s "$2" >server.py
+cd /agents/eve/config; printf %s "$1" >agent.toml; printf %s "$2" >server.py; mkdir agents
+printf %s "$3" >agents/outer.md; printf %s "$4" >agents/inner.md
 git add -A; git -c user.name=eve -c user.email=eve@x commit -qm own; git rev-parse HEAD
 """
 # A process of this uid in the container, which claims to be its agent, and what it was answered at
@@ -252,13 +285,16 @@ def test_a_session_forks_a_clone_which_runs_as_its_own_user(host: HiveHost) -> N
     assert runtime.split() == ["hive-runtime", "1000", "0000000000000000", "1"]
 
 
-def test_a_session_calls_an_mcp_server_of_its_own_as_the_user_of_its_tools(host: HiveHost) -> None:
-    """Row Q46: an approved server in a real container."""
+@pytest.fixture(name="eve", scope="module")
+def _eve(host: HiveHost) -> str:
+    """A worker with an approved MCP server and two definitions of sub-agents."""
     need_runtime()
-    host.grow(eve={"parent": "root", "role": "worker", "runtime": "builtin"})
+    worker = {"parent": "root", "role": "worker", "runtime": "builtin"}
+    host.grow(eve={**worker, "add_capabilities": ["subagents"]})
     host.wait("running", "eve")
     config = '[mcp.own]\ncommand = ["python3", "/run/hive/config/server.py"]\nrequired = true\n'
-    commit = host.inside("eve", "sh", "-ec", COMMIT, "sh", config, SERVER).strip()
+    files = (config, SERVER, OUTER, INNER)
+    commit = host.inside("eve", "sh", "-ec", COMMIT, "sh", *files).strip()
     words = {"agent": "eve", "commit": commit, "message": "a server"}
     id_ = str(host.ask("eve", "RequestApplyCommit", **words)["approval"])
 
@@ -268,12 +304,46 @@ def test_a_session_calls_an_mcp_server_of_its_own_as_the_user_of_its_tools(host:
     host.until(lambda: state() == "pending", "it was not reviewed", seconds=30)
     assert not host.call("Approve", id=id_, commit=commit[:8]).error
     host.until(lambda: state() == "deployed", "it was not deployed", seconds=60)
-    assert not host.call("Send", to="eve", body="use the server").error
-    host.until(lambda: host.call("ListTurns", agent="eve")["turns"], "no turn ended", seconds=90)
-    (turn,) = host.call("ListTurns", agent="eve")["turns"]
-    assert turn["text"].startswith("my server had uid 1000 with HOME LANG"), turn
+    return "eve"
+
+
+def run_turn(host: HiveHost, agent: str, text: str) -> str:
+    """Send a letter to an agent; what its turn says."""
+
+    def turns() -> list[dict[str, Any]]:
+        return list(host.call("ListTurns", agent=agent)["turns"])
+
+    before = {turn["turn"] for turn in turns()}
+    assert not host.call("Send", to=agent, body=text).error
+    host.until(lambda: len(turns()) > len(before), "no turn ended", seconds=90)
+    (said,) = [str(turn["text"]) for turn in turns() if turn["turn"] not in before]
+    return said
+
+
+def test_a_session_calls_an_mcp_server_of_its_own_as_the_user_of_its_tools(
+    host: HiveHost, eve: str
+) -> None:
+    """Row Q46: an approved server in a real container."""
+    assert run_turn(host, eve, "use the server").startswith("my server had uid 1000 with HOME LANG")
     used = [row for row in host.events(limit=1000) if row["operation"] == "use_tool"]
     assert used[-1]["fields"]["argument"] == "own whoami"
+
+
+def test_a_sub_agent_has_its_session_start_the_one_that_it_opened(host: HiveHost, eve: str) -> None:
+    """Z4, Z14: each has a user of its own, and neither reads what is of the other one."""
+    said = run_turn(host, eve, "fork twice")
+    events = [event["fields"] for event in host.events(limit=1000)
+              if event["fields"].get("sub_name") in ("outer", "inner")]  # fmt: skip
+    outer, inner = events[0], events[1]
+    assert (outer["depth"], inner["depth"], inner["opener"]) == (1, 2, outer["sub"])
+    assert said == f"outer said inner {inner['uid']} alone", (said, events)
+    assert inner["uid"] != outer["uid"]
+    assert [(event["sub"], event["status"]) for event in events[2:]] == [
+        (inner["sub"], "success"), (outer["sub"], "success"),
+    ]  # fmt: skip
+    assert host.inside(eve, "sh", "-c", "ls /run/hive/sub /agents/eve/state/sub").split() == [
+        "/agents/eve/state/sub:", "/run/hive/sub:",
+    ]  # fmt: skip
 
 
 def test_it_ends_at_its_deadline_and_with_the_daemon(host: HiveHost) -> None:

@@ -28,6 +28,7 @@ from hive_core.agent.session.runtimes.pool import RuntimePool
 from hive_core.agent.session.server_calls import ServerCallRunner
 from hive_core.agent.session.servers import RequiredServerFailed
 from hive_core.agent.session.services import SessionServices, say
+from hive_core.agent.session.subagents.chain import SubagentChain
 from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.turn import TurnRunner
 from hive_core.errors import HiveError
@@ -274,7 +275,10 @@ class AgentSession:
                 self.services, conversation, link, context,
                 ModelExchange(conversation, context, self.pool, live),
                 self._call_runner(link, context),
-                ForkRunner(self.services, link, conversation, context), guard, inputs=inputs,
+                ForkRunner(
+                    self.services, link, conversation, context, SubagentChain(self.services, link)
+                ),
+                guard, inputs=inputs,
                 recall=None if self.memory is None else self.memory.recall(link),
             )  # fmt: skip
             parked = runner.run()

@@ -13,7 +13,7 @@ from long import at_most
 from hive_core.agent.session.model_socket import ModelInfo
 from hive_core.agent.session.subagents.definitions import read_definition
 from hive_core.agent.session.subagents.folder import SubagentFolder, checked_result
-from hive_core.agent.session.subagents.order import ForkOrder, read_hydration
+from hive_core.agent.session.subagents.order import ForkOrder, encode_hydration, read_hydration
 from hive_core.agent.session.subagents.process import UIDS, SubagentProcess, kill_users
 from hive_core.errors import Internal, InvalidArgument, NotFound
 from hive_core.model.agents.subagent import SUBAGENT_UIDS
@@ -93,7 +93,7 @@ def test_what_an_earlier_session_left_is_killed_by_the_users_of_sub_agents() -> 
 
 def test_the_files_of_a_sub_agent_are_read_without_following_it(tmp_path: Path) -> None:
     folder = SubagentFolder(tmp_path, "ab12", None)
-    folder.make(b"", ORDER)
+    folder.make(encode_hydration(b"", ORDER))
     assert not folder.workspace.stat().st_mode & 0o007, "others could enter it"
     records, order = read_hydration(folder.hydration)
     assert (order, len(records)) == (ORDER, 1)
@@ -111,7 +111,7 @@ def test_the_files_of_a_sub_agent_are_read_without_following_it(tmp_path: Path) 
     folder.remove()
     assert list((tmp_path / "sub").iterdir()) == []
     with pytest.raises(InvalidArgument, match="not the id"):
-        SubagentFolder(tmp_path, "../x", None).make(b"", ORDER)
+        SubagentFolder(tmp_path, "../x", None).make(b"")
 
 
 def test_what_a_sub_agent_says_of_itself_is_cut_to_the_fields_of_a_result() -> None:
@@ -127,7 +127,7 @@ def test_what_a_sub_agent_says_of_itself_is_cut_to_the_fields_of_a_result() -> N
 @pytest.mark.parametrize("cut", [1, 10, 60])
 def test_a_log_that_is_not_whole_hydrates_nothing(tmp_path: Path, cut: int) -> None:
     folder = SubagentFolder(tmp_path, "ab12", None)
-    folder.make(b"", ORDER)
+    folder.make(encode_hydration(b"", ORDER))
     data = folder.hydration.read_bytes()
     folder.hydration.chmod(0o600)
     folder.hydration.write_bytes(data[:-cut])
@@ -138,7 +138,8 @@ def test_a_log_that_is_not_whole_hydrates_nothing(tmp_path: Path, cut: int) -> N
 def test_a_clone_without_a_prompt_and_a_history_hydrates_nothing(tmp_path: Path) -> None:
     """Z2: so nothing could render one."""
     folder = SubagentFolder(tmp_path, "ab12", None)
-    folder.make(b"", ForkOrder("clone", "clone", "ab12", 1, 5, ORDER.model, [], {}))
+    order = ForkOrder("clone", "clone", "ab12", 1, 5, ORDER.model, [], {})
+    folder.make(encode_hydration(b"", order))
     with pytest.raises(InvalidArgument, match="needs the system prompt"):
         read_hydration(folder.hydration)
 

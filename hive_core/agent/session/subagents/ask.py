@@ -28,8 +28,10 @@ from hive_core.agent.session.records import Record
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand, runtime_folder
 from hive_core.agent.session.runtimes.pool import RuntimePool
 from hive_core.agent.session.services import SessionServices
+from hive_core.agent.session.subagents.channel import OPTION as CHANNEL_OPTION
 from hive_core.agent.session.subagents.folder import ERROR, SUCCESS, result_of, write_result
 from hive_core.agent.session.subagents.fork import ForkRunner, failed_result
+from hive_core.agent.session.subagents.launch import AskingLauncher, Launcher, read_channel
 from hive_core.agent.session.subagents.order import ForkOrder, hydrate, read_hydration
 from hive_core.agent.session.subagents.runtime import OPTION, GivenRuntime
 from hive_core.agent.session.subagents.settings import ForkSettings
@@ -52,6 +54,10 @@ def run_child(path: str, arguments: Sequence[str]) -> int:
         OPTION, default="", metavar="SOCKET,PROCESS",
         help="descriptors of a runtime that is there already (default: start one)",
     )  # fmt: skip
+    parser.add_argument(
+        CHANNEL_OPTION, default="", metavar="SOCKET",
+        help="descriptor on which the session starts sub-agents (default: this one has none)",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     watch_parent()
     began = time.monotonic()
@@ -60,7 +66,8 @@ def run_child(path: str, arguments: Sequence[str]) -> int:
         records, order = read_hydration(options.hydrate_from)
         services = read_child_services(path, order)
         runtimes = GivenRuntime(services.runtime, options.runtime)
-        result = run_subagent(services, records, order, runtimes)
+        launcher = AskingLauncher(read_channel(options.forks), services.place.workspace)
+        result = run_subagent(services, records, order, runtimes, launcher)
     except HiveError as error:
         result = failed_result(name, error.reason, began)
     write_result(options.result, result)
@@ -101,8 +108,9 @@ def read_child_services(path: str, order: ForkOrder) -> SessionServices:
 
 
 def run_subagent(
-    services: SessionServices, records: list[Record], order: ForkOrder, runtimes: GivenRuntime
-) -> dict[str, object]:
+    services: SessionServices, records: list[Record], order: ForkOrder, runtimes: GivenRuntime,
+    launcher: Launcher,
+) -> dict[str, object]:  # fmt: skip
     """Run its one turn, and return the result."""
     began = time.monotonic()
     conversation = hydrate(services.folder, records)
@@ -117,7 +125,7 @@ def run_subagent(
             parked = TurnRunner(
                 services, conversation, link, context, exchange,
                 CallRunner(link, services.place, services.stop),
-                ForkRunner(services, link, conversation, context), is_subagent=True,
+                ForkRunner(services, link, conversation, context, launcher), is_subagent=True,
             ).run()  # fmt: skip
     finally:
         pool.close()

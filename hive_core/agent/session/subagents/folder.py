@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent.session.subagents.order import ForkOrder, write_hydration
 from hive_core.agent.task_run import mapping
 from hive_core.errors import Internal, InvalidArgument
 from hive_core.varlink import Message
@@ -56,14 +55,14 @@ class SubagentFolder:
     def result(self) -> Path:
         return self.files / "result"
 
-    def make(self, log: bytes, order: ForkOrder) -> None:
-        """Make the files of a new sub-agent."""
+    def make(self, hydration: bytes) -> None:
+        """Make the files of a new sub-agent, which begins with this log."""
         if not self.id.isalnum():
             raise InvalidArgument(f"{self.id[:64]!r} is not the id of a sub-agent", field="id")
         self.workspace.parent.mkdir(mode=0o711, exist_ok=True)
         self.files.mkdir(mode=0o711)
         self.workspace.mkdir(mode=0o750)
-        write_hydration(self.hydration, log, order)
+        self.hydration.write_bytes(hydration)
         self.result.touch(mode=0o600)
         self.hydration.chmod(0o400)
         if self.uid is not None:

@@ -1,48 +1,44 @@
 """`hive_fork_subagent`: runs a sub-agent in the agent's container, and answers with its result.
 
-The daemon opens and closes it, and writes its depths. This program starts its process, waits, and
-kills all of it at the time limit. A fork is never begun twice.
+The daemon opens and closes it, and writes its depths. The session starts its process, and kills all
+of it at the time limit. A fork is never begun twice.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
 from hive_core.agent.prompt_context import config_folder
 from hive_core.agent.reconnect import Link
-from hive_core.agent.session.calls import MAIN_PROGRAM, CallAnswer, error_text
+from hive_core.agent.session.calls import CallAnswer, error_text
 from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.model_socket import find_model
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import ToolCall, TurnState, number
 from hive_core.agent.session.subagents.definitions import SubagentDefinition, read_definition
-from hive_core.agent.session.subagents.folder import (
-    ERROR,
-    SUCCESS,
-    SubagentFolder,
-    checked_result,
-    result_of,
+from hive_core.agent.session.subagents.folder import ERROR, SUCCESS, checked_result, result_of
+from hive_core.agent.session.subagents.launch import Launch, Launcher
+from hive_core.agent.session.subagents.order import (
+    CLONE,
+    NAMED,
+    ForkOrder,
+    encode_hydration,
+    new_log,
 )
-from hive_core.agent.session.subagents.order import CLONE, NAMED, ForkOrder, new_log
-from hive_core.agent.session.subagents.process import SubagentProcess
-from hive_core.agent.session.subagents.runtime import forked_runtime
+from hive_core.agent.session.subagents.request import read_opened
 from hive_core.agent.session.subagents.settings import ForkSettings
 from hive_core.agent.session.toolset import FORK, SERVER_TOOL
-from hive_core.errors import Conflict, HiveError, Internal, InvalidArgument, NotAllowed, TimedOut
+from hive_core.errors import Conflict, HiveError, InvalidArgument, TimedOut
 from hive_core.varlink import Message
 
 TASK_MOST: Final = 256 << 10
-_SOCKETS: Final = Path("/run/hive")
 _PARAMETERS: Final = ("agent", "task", "timeout_seconds")
-_OPENS: Final = 5.0  # seconds that the sockets of a new sub-agent have to appear
 _STATUSES: Final[Mapping[type[HiveError], str]] = {TimedOut: "timeout", Conflict: "cancelled"}
 _OTHER_CALL: Final[Mapping[str, object]] = {
     "content": "not run for you: this call is your parent's", "is_error": True,
@@ -108,14 +104,13 @@ class ForkRunner:
 
     def __init__(
         self, services: SessionServices, link: Link, conversation: OpenConversation,
-        context: TurnContext,
+        context: TurnContext, launcher: Launcher,
     ) -> None:  # fmt: skip
         self._services = services
         self._link = link
         self._conversation = conversation
         self._context = context
-        self._process: SubagentProcess | None = None
-        self._is_ending = False
+        self._launcher = launcher
 
     def run(self, call: ToolCall, turn: TurnState) -> CallAnswer:
         """Fork, wait, and answer the call; a refusal is an answer too."""
@@ -124,25 +119,19 @@ class ForkRunner:
             opened = self._open(plan, turn, call.key)
         except HiveError as error:
             return CallAnswer(error_text(error), is_error=True)
-        folder = self._folder(opened)
         began = time.monotonic()
         try:
-            result = self._run_opened(plan, turn, call, opened, folder)
+            result = self._launch(plan, turn, call, opened)
             status = str(result["status"])
         except HiveError as error:
             result = failed_result(plan.name, error.reason, began)
             status = _STATUSES.get(type(error), ERROR)
         self._close(opened, call.key, status, result["metadata"])
-        if plan.settings.cleanup_temp_files:
-            folder.remove()
         return CallAnswer(_compact(result), is_error=result["status"] != SUCCESS)
 
     def kill(self) -> None:
         """End the sub-agent that runs now; none is started after it."""
-        self._is_ending = True
-        process = self._process
-        if process is not None:
-            process.kill()
+        self._launcher.kill()
 
     def _plan(self, request: ForkRequest) -> ForkPlan:
         """Judge a request by the configuration and the depths of this process."""
@@ -156,11 +145,6 @@ class ForkRunner:
             if definition.is_clone:
                 settings.check_fork(is_clone=True, **depths)
                 definition = None
-        if services.depth and os.geteuid() != 0:
-            raise NotAllowed(
-                "cannot fork a sub-agent: you are one, and only the session of the agent itself"
-                " starts processes of other users", rule="subagents",
-            )  # fmt: skip
         # A clone sees the tools of its parent's own MCP servers, and no server runs for it.
         owned = [name for name, kind in self._context.toolset.kinds.items()
                  if name not in self._context.toolset.disabled and kind != SERVER_TOOL]  # fmt: skip
@@ -183,63 +167,37 @@ class ForkRunner:
             idempotency_key=f"{key}:close"[:128],
         )  # fmt: skip
 
-    def _folder(self, opened: Message) -> SubagentFolder:
-        place = self._services.place
-        # Where tools run as the session does, a sub-agent does too.
-        uid = number(opened.get("uid")) if place.uid else None
-        state = self._services.folder.parent
-        return SubagentFolder(state, str(opened.get("id") or ""), uid, place.uid)
-
-    def _run_opened(
-        self, plan: ForkPlan, turn: TurnState, call: ToolCall, opened: Message,
-        folder: SubagentFolder,
-    ) -> dict[str, object]:  # fmt: skip
+    def _launch(
+        self, plan: ForkPlan, turn: TurnState, call: ToolCall, opened: Message
+    ) -> dict[str, object]:
+        """Have the sub-agent started, and return its result when it has ended."""
         began = time.monotonic()
-        order = self._order(plan, turn, call, opened, folder)
-        state = self._conversation.state
+        row = {**opened, "name": plan.name, "kind": plan.kind}
+        order = self._order(plan, turn, call, opened)
         log = self._conversation.copy_log()
         if not order.is_clone:
-            log = new_log(0, state.conversation, os.urandom(8).hex())
-        folder.make(log, order)
-        sockets = [
-            _socket(self._services, opened, key) for key in ("broker_socket", "model_socket")
-        ]
-        _wait_for(sockets)
-        with forked_runtime(self._services, order, folder.uid, sockets[1]) as runtime:
-            process = SubagentProcess(
-                [*_words(folder), *runtime.words], folder.workspace,
-                self._environment(order, folder, sockets), folder.uid, runtime.descriptors,
-            )  # fmt: skip
-            runtime.give()
-            self._process = process
-            if self._is_ending:
-                process.kill()
-            try:
-                in_time = process.wait(plan.seconds)
-            finally:
-                self._process = None
-        if process.stopped:
-            raise Conflict("it was stopped")
-        if not in_time:
-            raise TimedOut(f"it did not end in {plan.seconds} s and was killed")
-        result = checked_result(folder.read_result(), plan.name)
+            log = new_log(0, self._conversation.state.conversation, os.urandom(8).hex())
+        launch = Launch(
+            read_opened(row, has_user=bool(self._services.place.uid)), order,
+            encode_hydration(log, order), plan.seconds, not plan.settings.cleanup_temp_files,
+        )  # fmt: skip
+        result = checked_result(self._launcher.run(launch), plan.name)
         metadata = result["metadata"]
         assert isinstance(metadata, dict)  # noqa: S101 - for the type
         return {**result, "metadata": {**metadata, "latency_ms": _since(began)}}
 
-    def _order(
-        self, plan: ForkPlan, turn: TurnState, call: ToolCall, opened: Message,
-        folder: SubagentFolder,
-    ) -> ForkOrder:  # fmt: skip
+    def _order(self, plan: ForkPlan, turn: TurnState, call: ToolCall, opened: Message) -> ForkOrder:
         """What the sub-agent is to do. A clone has the tools and the settings of this turn."""
         context, settings, definition = self._context, plan.settings, plan.definition
         names = set(plan.tools) if definition else context.toolset.kinds.keys() - settings.hidden
         disabled = context.toolset.disabled | (frozenset() if definition else settings.disabled)
+        caller = str(context.identity.get("name"))  # NAME, or NAME/ID of a sub-agent
         prompt = {
             **context.prompt, "tools": {name: name for name in plan.tools},
             "fork": {
-                "id": f"{context.identity.get('name')}/{opened['id']}", "task": plan.request.task,
-                "prefix": settings.clone_userprompt_prefix, "workspace": str(folder.workspace),
+                "id": f"{caller.partition('/')[0]}/{opened['id']}", "parent": caller,
+                "task": plan.request.task, "prefix": settings.clone_userprompt_prefix,
+                "workspace": str(self._launcher.workspace_of(str(opened["id"]))),
                 "disabled": sorted(disabled), "seconds": plan.seconds,
                 "instructions": definition.instructions if definition else "",
             },
@@ -260,21 +218,6 @@ class ForkRunner:
             plan.request.task if definition else "", prompt,
             {} if definition else _results(turn, call, prompt),
         )  # fmt: skip
-
-    def _environment(
-        self, order: ForkOrder, folder: SubagentFolder, sockets: list[Path]
-    ) -> dict[str, str]:
-        """Facts for the sub-agent. None of them gives it a right: its sockets know what it is."""
-        keep = ("HIVE_RUNTIME", "HIVE_CONFIG", "LANG")
-        return {
-            **{key: os.environ[key] for key in keep if key in os.environ},
-            "PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder.workspace),
-            "HIVE_NAME": f"{self._services.name}/{order.subagent}", "HIVE_AGENT_NAME": order.name,
-            "HIVE_SOCKET": str(sockets[0]), "HIVE_MODEL_SOCKET": str(sockets[1]),
-            "HIVE_WORKSPACE": str(folder.workspace),
-            "HIVE_PARENT_WORKSPACE": str(self._services.place.workspace),
-            "HIVE_DEPTH": str(order.depth), "HIVE_CLONE_DEPTH": str(order.clone_depth),
-        }  # fmt: skip
 
 
 def failed_result(agent: str, why: str, began: float) -> dict[str, object]:
@@ -298,27 +241,6 @@ def _results(turn: TurnState, call: ToolCall, prompt: Mapping[str, object]) -> M
 def _system(system: str, followup: str) -> str:
     """The system prompt of a clone: that of its parent, byte for byte, then the follow-up."""
     return f"{system}\n{followup}" if followup else system
-
-
-def _socket(services: SessionServices, opened: Message, key: str) -> Path:
-    """A socket of the sub-agent, which is where the session's own is."""
-    path = Path(str(opened.get(key)))
-    if path.is_relative_to(_SOCKETS):
-        return Path(services.socket).parent / path.relative_to(_SOCKETS)
-    return path
-
-
-def _wait_for(sockets: list[Path]) -> None:
-    ends = time.monotonic() + _OPENS
-    while not all(socket.exists() for socket in sockets):
-        if time.monotonic() > ends:
-            raise Internal("its sockets did not appear")
-        time.sleep(0.005)
-
-
-def _words(folder: SubagentFolder) -> list[str]:
-    return [sys.executable, "-I", "-c", MAIN_PROGRAM, "ask", "--child",
-            "--hydrate-from", str(folder.hydration), "--result", str(folder.result)]  # fmt: skip
 
 
 def _since(began: float) -> int:

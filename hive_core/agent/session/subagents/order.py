@@ -14,7 +14,13 @@ from typing import Final
 
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.model_socket import ModelInfo
-from hive_core.agent.session.records import RECORD_MOST, Record, encode_record, read_records
+from hive_core.agent.session.records import (
+    RECORD_MOST,
+    Record,
+    decode_record,
+    encode_record,
+    read_records,
+)
 from hive_core.agent.session.state import ConversationState
 from hive_core.agent.session.toolset import ModelToolset
 from hive_core.agent.task_run import mapping
@@ -83,10 +89,21 @@ class ForkOrder:
         return order
 
 
-def write_hydration(file: Path, log: bytes, order: ForkOrder) -> None:
-    """Write the log up to the call, and the order behind it."""
-    size = read_records(log).size
-    file.write_bytes(log[:size] + encode_record(order.record))
+def encode_hydration(log: bytes, order: ForkOrder) -> bytes:
+    """The log up to the call, and the order behind it."""
+    return log[: read_records(log).size] + encode_record(order.record)
+
+
+def read_order(hydration: bytes) -> ForkOrder:
+    """The order at the end of a log, whatever stands before it."""
+    line = hydration[:-1].rpartition(b"\n")[2] if hydration.endswith(b"\n") else b""
+    try:
+        record = decode_record(line)
+    except RecursionError:
+        record = None
+    if record is None:
+        raise _fault("it does not end with a whole record")
+    return ForkOrder.of(record)
 
 
 def read_hydration(file: Path) -> tuple[list[Record], ForkOrder]:

@@ -23,7 +23,10 @@ _PATIENCE: Final = 2.0
 
 
 class SubagentProcess:
-    """One process, and all that it started. `uid` None: it runs as this process does."""
+    """One process, and all that it started. `uid` None: it runs as this process does.
+
+    `handle` is its pidfd, which can be read once the process has ended.
+    """
 
     def __init__(
         self, words: Sequence[str], folder: Path, environment: Mapping[str, str], uid: int | None,
@@ -40,30 +43,35 @@ class SubagentProcess:
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
             raise Internal(f"cannot start a sub-agent: {error}") from None
+        self.handle = os.pidfd_open(self._process.pid)
         self.stopped = False
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
+    def has_ended(self, seconds: float = 0.0) -> bool:
+        """Whether it ends within this time by itself; asked before `end`."""
+        return bool(select.select([self.handle], [], [], max(0.0, seconds))[0])
+
     def wait(self, seconds: float) -> bool:
         """Wait for its end; False when the time is over. What is left of it is killed then."""
-        handle = os.pidfd_open(self._process.pid)
-        try:
-            ended = bool(select.select([handle], [], [], max(0.0, seconds))[0])
-        finally:
-            os.close(handle)
-        self._end()
+        ended = self.has_ended(seconds)
+        self.end()
         return ended
 
     def kill(self) -> None:
-        """End it from another thread; `wait` returns then."""
+        """Kill it from another thread; who waits for `handle` ends it then."""
         self.stopped = True
         self._kill_all()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Kill what is left of it, and wait for it."""
+        if self._process.returncode is not None:
+            return
         self._kill_all()
         self._process.wait()
+        os.close(self.handle)
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self._uid:
