@@ -1,0 +1,47 @@
+"""Each page of the dashboard has a picture, which the docs show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pictures import BYTES_MOST, PICTURES, Picture
+
+from hive_core.web.pages import attention, tree
+from hive_core.web.routes import ROUTES, Handler, show_badge
+
+DOCS = Path(__file__).parents[2] / "docs"
+# What answers without a page of its own.
+NO_PAGES = frozenset({show_badge, attention.show_next, tree.show_rows})
+
+
+def handler_of(path: str) -> Handler:
+    """What answers the first of the routes that fits, as the dashboard looks it up."""
+    return next(
+        handler
+        for method, pattern, handler in ROUTES
+        if method == "GET" and pattern.fullmatch(path.partition("?")[0])
+    )
+
+
+def test_each_page_has_a_picture() -> None:
+    pages = {handler for method, _, handler in ROUTES if method == "GET"} - NO_PAGES
+
+    assert {handler_of(picture.path) for picture in PICTURES} == pages
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_a_picture_is_small_and_shown_in_the_guide(picture: Picture) -> None:
+    guide = (DOCS / "guide/dashboard.md").read_text()
+
+    for file in picture.files():
+        data = file.read_bytes()
+        assert data.startswith(b"\x89PNG")
+        assert len(data) <= BYTES_MOST
+        assert f"](../pictures/{file.name})" in guide, f"{file.name} is not shown"
+
+
+def test_the_docs_have_no_picture_that_nothing_makes() -> None:
+    made = {file.name for picture in PICTURES for file in picture.files()}
+
+    assert {path.name for path in (DOCS / "pictures").iterdir()} == made
