@@ -12,7 +12,11 @@ from typing import Any
 
 import long
 import pytest
+from e2e.shared_hosts import shared_name
 from hypothesis import HealthCheck, settings
+from typing_extensions import override
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,6 +97,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places = {path: index / len(others) for index, path in enumerate(others)}
     places |= {path: 0.9 * index / len(labs) for index, path in enumerate(labs)}
     items.sort(key=lambda item: places[item.path])
+
+
+class SharedHostScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """One process takes a file, or all files that share a host."""
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        return shared_name(nodeid) or super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    is_by_file = config.getoption("dist") == "loadfile"
+    return SharedHostScheduling(config, log) if is_by_file else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

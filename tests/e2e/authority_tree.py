@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 TREE: dict[str, str | None] = {
     "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "tom": "ann",
@@ -15,7 +15,7 @@ LIFECYCLE = ("Start", "Stop", "Restart", "Kill", "Update")
 
 
 # Every refusal is recorded here, however many of these tests a machine runs in one minute.
-SETTINGS = "[limits]\nrefusals_kept = 100000\n"
+SETTINGS = '[limits]\nrefusals_kept = 100000\n[log]\njournal = "all"\n'
 
 
 CHATTY = "echo a line of cid; echo second line >&2; while read -r x; do :; done; exec sleep 1000"
@@ -43,11 +43,9 @@ def events_of_request(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if event["caller"] != "daemon"]
 
 
-def make_authority_host(lab: Lab) -> HiveHost:
+def make_authority_host(shared: SharedHost) -> HiveHost:
     """A host on which the whole tree runs."""
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    made.setup()
+    made = shared.prepare("authority", SETTINGS)
     made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
     made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "worker"})
     made.grow(

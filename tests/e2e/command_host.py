@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 
-def make_command_host(lab: Lab) -> HiveHost:
-    made = HiveHost(lab, forked=False)
-    made.setup()
+def make_command_host(shared: SharedHost) -> HiveHost:
+    made = shared.prepare("commands", forked=False)
     made.hive("agent", "create", "lead", "--role", "lead", "--", "hive-agent", "serve", "--",
               "tr", "a-z", "A-Z")  # fmt: skip
     made.hive("agent", "create", "worker", "--parent", "lead", "--role", "worker",

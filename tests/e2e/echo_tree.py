@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 TREE: dict[str, str | None] = {
     "root": None, "lead": "root", "kid": "lead", "other": "root", "echo": "root",
@@ -14,10 +14,9 @@ _ECHO = (
 )
 
 
-def make_echo_host(lab: Lab) -> HiveHost:
+def make_echo_host(shared: SharedHost) -> HiveHost:
     """A host on which the whole tree runs."""
-    made = HiveHost(lab)
-    made.setup()
+    made = shared.prepare("wire")
     made.grow(lead={"role": "lead", "title": "Chief"}, other={"role": "lead"},
               echo={"command": ["hive-agent", "serve", "--", "sh", "-c", _ECHO]})  # fmt: skip
     command = ["sh", "-c", "env; exec sleep 1000"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from e2e.command_host import make_command_host
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
 from e2e.schema import faults
+from e2e.shared_hosts import SharedHost
 
 from hive_core.agent import catalog
 from hive_core.cli.core.reference import OUTPUTS
@@ -26,10 +25,8 @@ You read what others wrote.
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = make_command_host(lab)
-    yield made
-    made.hive("teardown", "--purge", "--yes")
+def host(shared_host: SharedHost) -> HiveHost:
+    return make_command_host(shared_host)
 
 
 def test_create_returns_once_the_agent_runs(host: HiveHost) -> None:

@@ -9,22 +9,19 @@ import re
 import subprocess
 import termios
 import time
-from collections.abc import Iterator
 
 import pytest
 from e2e.command_host import make_command_host
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import at_most
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = make_command_host(lab)
-    yield made
-    made.hive("teardown", "--purge", "--yes")
+def host(shared_host: SharedHost) -> HiveHost:
+    return make_command_host(shared_host)
 
 
 def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from environments import environment_of
 
 pytestmark = pytest.mark.lab
@@ -44,11 +44,8 @@ asyncio.run(talk())
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    return shared_host.prepare("wire")
 
 
 def serving(host: HiveHost, name: str, script: str) -> None:

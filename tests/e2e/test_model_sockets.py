@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -54,17 +53,15 @@ print(control.recv(4096).decode())
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("wire")
     if made.run("id", USER, check=False).returncode:
         made.run("useradd", "--system", "--no-create-home", USER)
         made.restart()
     made.run("systemctl", "stop", "hive-model.service", check=False)
     made.grow(ann={"role": "worker", "parent": "root", "command": ["sleep", "infinity"]})
     made.wait("running", "ann")
-    yield made
-    made.close_connections()
+    return made
 
 
 def call_model(host: HiveHost) -> subprocess.Popen[str]:

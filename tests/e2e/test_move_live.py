@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    hive_host = HiveHost(lab)
-    hive_host.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    hive_host = shared_host.prepare("tree")
     hive_host.grow(
         one={"command": HOLD},
         two={"command": HOLD},
         kid={"parent": "one", "command": HOLD},
         pup={"parent": "kid", "command": HOLD},
     )
-    yield hive_host
-    hive_host.close_connections()
+    return hive_host
 
 
 def sees(host: HiveHost, agent: str) -> set[str]:

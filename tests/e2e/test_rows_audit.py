@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 from e2e.authority_tree import TREE, above, events_of_request, make_authority_host
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 TAMPERING = {
@@ -20,10 +20,8 @@ TAMPERING = {
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = make_authority_host(lab)
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    return make_authority_host(shared_host)
 
 
 @pytest.fixture(autouse=True)

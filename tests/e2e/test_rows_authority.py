@@ -17,16 +17,14 @@ from e2e.authority_tree import (
     siblings,
 )
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = make_authority_host(lab)
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    return make_authority_host(shared_host)
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from e2e.authority_tree import SETTINGS
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -33,14 +33,11 @@ You review what others wrote.
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings('[limits]\nrefusals_kept = 100000\n[log]\njournal = "all"\n')
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("authority", SETTINGS)
     made.grow(lead={"role": "lead"}, ada={"role": "architect"}, rival={"role": "lead"})
     made.grow(wim={"parent": "lead", "role": "worker"}, tim={"parent": "lead", "role": "task"})
-    yield made
-    made.close_connections()
+    return made
 
 
 def tool(host: HiveHost, agent: str, *words: str) -> tuple[int, str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import at_most
 
 pytestmark = pytest.mark.lab
@@ -23,14 +23,12 @@ AS_HIVE = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups")
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("tree")
     made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
     made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "lead"})
     made.grow(cid={"parent": "ann", "role": "worker", "command": ["sleep", "7777"]})
-    yield made
-    made.close_connections()
+    return made
 
 
 def topology(host: HiveHost) -> Any:  # noqa: ANN401 - JSON is anything

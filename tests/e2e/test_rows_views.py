@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -24,14 +23,12 @@ TREE = {
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("tree")
     made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
     made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "lead"})
     made.grow(cid={"parent": "ann", "role": "worker", "command": ["sleep", "7777"]})
-    yield made
-    made.close_connections()
+    return made
 
 
 def test_an_agent_sees_its_own_files_and_those_below(host: HiveHost) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from e2e.echo_tree import TREE, make_echo_host
 from e2e.hivehost import HiveHost, Reply
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import at_most
 
 from hive_core.agent import catalog
@@ -23,10 +23,8 @@ OPERATIONS = {operation.name: operation.entry for operation in catalog.load()}
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = make_echo_host(lab)
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    return make_echo_host(shared_host)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,76 @@
+"""Hosts that several test files use, one file after the other.
+
+A new host costs two and a half seconds of processor before its first agent. The files of one name
+run in one process (tests/conftest.py), in the order in which they stand here. Each begins with the
+root agent alone and with its own settings; what the files before it left in the ledger is there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import PurePath
+from typing import Final
+
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab, LabError
+
+FILES: Final = {
+    "tree": ("test_rows_tree", "test_rows_views", "test_move_live"),
+    "wire": ("test_rows_clients", "test_rows_wire", "test_cli_serve", "test_model_sockets"),
+    "commands": ("test_cli_commands", "test_cli_inside"),
+    "authority": ("test_rows_authority", "test_rows_roles", "test_rows_audit"),
+}
+_NAMES: Final = {file: name for name, files in FILES.items() for file in files}
+
+
+def shared_name(node: str) -> str:
+    """The name of the host of a test; empty when no other file uses its host."""
+    return _NAMES.get(PurePath(node.partition("::")[0]).stem, "")
+
+
+class SharedHost:
+    """The host of the files that run now."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self._settings = ""
+        self._host: HiveHost | None = None
+
+    def prepare(self, name: str, settings: str = "", *, forked: bool = True) -> HiveHost:
+        """The host of this name with the root agent alone and these settings."""
+        if self._host is None or self.name != name or not self._is_reset(self._host, settings):
+            self.close()
+            self._host = self._make(settings, forked=forked)
+            self.name = name
+        return self._host
+
+    def close(self) -> None:
+        if self._host is not None:
+            self._host.close_connections()
+            self._host.lab.stop()
+            self._host = None
+
+    def _make(self, settings: str, *, forked: bool) -> HiveHost:
+        host = HiveHost(Lab().start(), forked)
+        try:
+            if settings:
+                host.settings(settings)
+            host.setup()
+        except BaseException:
+            host.lab.stop()
+            raise
+        self._settings = settings
+        return host
+
+    def _is_reset(self, host: HiveHost, settings: str) -> bool:
+        """Remove the agents of the file before; False where a failed test left what cannot go."""
+        try:
+            host.close_connections()
+            if settings != self._settings:
+                host.settings(settings)
+                host.restart()
+                self._settings = settings
+            host.prune({"root": None})
+        except (AssertionError, OSError, LabError, subprocess.SubprocessError):
+            return False
+        return True
