@@ -5,7 +5,7 @@ Standard library only: the in-container client and the command line import this 
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Self, final
 
 HIVE = "org.hive.Broker."
 VARLINK = "org.varlink.service."
@@ -187,6 +187,7 @@ class ExpectedMore(HiveError):
     key = ""
 
 
+@final
 class BadFrame(HiveError):
     """The bytes are not a Varlink message; the connection is closed."""
 

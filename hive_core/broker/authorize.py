@@ -37,7 +37,7 @@ def judge(
             return None, NO_SUCH_THING
     else:
         # An empty name names no agent.
-        target = (getattr(params, operation.target) or None) if operation.target else None
+        target = operation.target_of(params) or None
         if target is None and call.uuid != OPERATOR:
             target = call.caller
     facts = operation.facts(call, params) if operation.facts is not None else None

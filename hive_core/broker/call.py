@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar, final
 
 from hive_core.broker.operation import Result
 from hive_core.broker.row_versions import RowVersions
@@ -268,6 +268,7 @@ class SlowReadSources(Protocol):
         ...
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Change(Generic[R_co]):
     """The next hive; the broker commits it, notifies `tree`, and replies after COMMIT."""
@@ -284,6 +285,7 @@ class Change(Generic[R_co]):
     """Trailers beside those that every commit has."""
 
 
+@final
 @dataclass(slots=True)
 class Record(Generic[R_co]):
     """Recorded in the ledger. Not frozen, as that makes one four times as expensive to create.

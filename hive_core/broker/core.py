@@ -89,7 +89,9 @@ class Broker:
         for frame in frames:
             if type(frame) is bytes:
                 connection.bytes_held += len(frame)
-        self.enqueue(connection)
+        self._queue.add(connection)
+        if self._transport is not None:
+            self._transport.wake()
 
     def on_write_resumed(self, connection: ClientConnection) -> None:
         """The peer reads again."""

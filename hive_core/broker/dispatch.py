@@ -129,11 +129,12 @@ class Dispatch:
         connection = pending.connection
         party = name = connection.party
         if party != OPERATOR:
-            name = batch.hive.names.get(party, "") or _SERVICES.get(party, "")
+            names = batch.hive.names
+            name = names[party] if party in names else _SERVICES.get(party, "")
             if not name:
                 raise NotFound("the caller was destroyed")
         call = self._call(batch, name, connection, more=pending.streams)
-        key = getattr(params, "idempotency_key", None) if operation.is_remembered else None
+        key = operation.key_of(params)
         if key is not None and (stored := _stored_result(call, operation, params, key)) is not None:
             return recorded_outcome(pending, batch, stored, call.ledger.jobs)
         target, decision = judge(call, operation, params)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from operator import attrgetter
 from types import MappingProxyType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -132,6 +133,16 @@ class Operation:
     login: LoginRule = DERIVED
 
     @cached_property
+    def target_of(self) -> Callable[[Params], str | None]:
+        """The agent that params name as the target; None: no param does, or it was left out."""
+        return _nothing_of if self.target is None else attrgetter(self.target)
+
+    @cached_property
+    def key_of(self) -> Callable[[Params], str | None]:
+        """The idempotency key under which a call with these params is remembered."""
+        return attrgetter("idempotency_key") if self.is_remembered else _nothing_of
+
+    @cached_property
     def awaits(self) -> bool:
         """Whether the broker can answer it after its job has ended: `wait` is in seconds."""
         wait = self.params.model_fields.get("wait")
@@ -178,6 +189,10 @@ _DESTRUCTIVE: Final = frozenset[Action]({"stop", "destroy", "move"})
 _VERBS = {"history": "show the history", "loose_ends": "list the loose ends"}
 REGISTRY: dict[str, Operation] = {}
 NOTHING_SHARED: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def _nothing_of(_: Params) -> None:
+    """What params without such a field name."""
 
 
 @cache

@@ -91,7 +91,7 @@ def record_effect(
     """Record what a handler did, in the savepoint of its call; None: it was nothing."""
     call, operation = case.call, case.operation
     hive = call.hive
-    if not isinstance(outcome, _WRITTEN):
+    if type(outcome) is not Record and type(outcome) is not Change:
         _store_bare_result(case, outcome)
         return None
     if outcome.changes:

@@ -21,6 +21,7 @@ INTERFACE: Final = "org.hive.Broker"
 # Of a call: names and values in its frame, and its parameters. What is refused costs time too.
 VALUES: Final = 10_000
 PARAMETERS: Final = 64
+_SMALLEST: Final = 5  # bytes of a parameter, as `"":1,`
 # Bytes of a frame that may hold many values.
 _LARGE: Final = 4096
 FLAGS: Final = ("oneway", "more", "upgrade")
@@ -55,10 +56,10 @@ class RequestReader:
     def read(self, connection: ClientConnection, most: int, until: float = inf) -> None:
         """Parse frames until the connection has `most` calls ready, but none after `until`."""
         calls, frames = connection.calls, connection.frames
-        while frames and len(calls) < most:
+        while frames and (not calls or len(calls) < most):
             frame = frames.popleft()
             call = PendingCall(connection)
-            if isinstance(frame, BadFrame):
+            if type(frame) is BadFrame:
                 call.fault = frame
             else:
                 self._parse(call, frame)
@@ -92,7 +93,8 @@ class RequestReader:
         if operation is None:
             call.reply = self._fixed_reply(method, parameters)
             return
-        if len(parameters) > PARAMETERS:  # no operation has as many, so that one is unknown
+        # No operation has as many, so that one is unknown.
+        if call.size > _SMALLEST * PARAMETERS and len(parameters) > PARAMETERS:
             parameters = dict(islice(parameters.items(), PARAMETERS))
         try:
             params = operation.validate(parameters)

@@ -27,12 +27,12 @@ def test_a_handler_is_at_most_five_frames_below_its_batch(hive: World) -> None:
     assert frames_to_handler(hive) <= 5
 
 
-def test_a_send_in_a_batch_takes_at_most_78_python_calls(hive: World) -> None:
-    assert python_calls_of_send(hive) <= 78
+def test_a_send_in_a_batch_takes_at_most_75_python_calls(hive: World) -> None:
+    assert python_calls_of_send(hive) <= 75
 
 
-def test_a_send_in_a_batch_takes_at_most_134_calls_with_built_in_ones(hive: World) -> None:
-    assert all_calls_of_send(hive) <= 134
+def test_a_send_in_a_batch_takes_at_most_120_calls_with_built_in_ones(hive: World) -> None:
+    assert all_calls_of_send(hive) <= 120
 
 
 def test_a_move_takes_at_most_half_of_the_python_calls_that_it_took(hive: World) -> None:

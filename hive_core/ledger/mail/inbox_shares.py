@@ -66,19 +66,20 @@ class InboxShares:
 
     def of(self, party: str) -> Crowd:
         """Messages and bytes by sender in an inbox; empty while it is less than a quarter full."""
-        box = self._boxes.known.get(party) or self._boxes.find(party)
-        if box is None or not self._is_filling(box):
+        known = self._boxes.known
+        box = known[party] if party in known else self._boxes.find(party)
+        if box is None or (box.live.count < self._count and box.live.bytes < self._bytes):
             return NOBODY
-        known = self.counted.get(box.number)
-        if known is None or not known.fits(box):
-            known = self._count_senders(box)
+        counts = self.counted.get(box.number)
+        if counts is None or not counts.fits(box):
+            counts = self._count_senders(box)
             self.counted.pop(box.number, None)
             if len(self.counted) >= _KEPT:
                 del self.counted[next(iter(self.counted))]
-            self.counted[box.number] = known
+            self.counted[box.number] = counts
             if self._db.inside:  # the count may include changes that are rolled back
                 self._undo.note_outside(self.counted.pop, box.number, None)
-        return known.held
+        return counts.held
 
     def add_message(self, box: Box, sender: str, size: int) -> None:
         """Count one more message in an inbox."""
@@ -89,7 +90,7 @@ class InboxShares:
         """Subtract ended messages. An inbox without a count costs nothing."""
         if (known := self.counted.get(box.number)) is None:
             return
-        if not self._is_filling(box):
+        if box.live.count < self._count and box.live.bytes < self._bytes:
             del self.counted[box.number]  # counted again when it fills again
             return
         for place in places:
@@ -109,7 +110,3 @@ class InboxShares:
     def _follow(self, known: _Count, sender: str, count: int, size: int) -> None:
         known.add(sender, count, size)
         self._undo.note(known.add, sender, -count, -size)
-
-    def _is_filling(self, box: Box) -> bool:
-        live = box.live
-        return live.count >= self._count or live.bytes >= self._bytes

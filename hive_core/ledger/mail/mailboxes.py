@@ -54,10 +54,7 @@ class Boxes:
 
     def enter(self, party: str, name: str) -> Box:
         """The inbox of a party, created if new, with the party's current name."""
-        try:
-            box: Box | None = self.known[party]
-        except KeyError:
-            box = self.find(party)
+        box = self.known[party] if party in self.known else self.find(party)
         if box is None:
             sql = "INSERT INTO parties (party, name) VALUES (?, ?) RETURNING id"
             box = self._know(party, Box(int(self._db.value(sql, (party, name))), name, 0))

@@ -103,9 +103,9 @@ def wake_sleeper(call: Call, uuid: str, why: str) -> bool:
 
 @on(MessageArrived)
 def _wake_for_mail(call: Call, event: MessageArrived) -> None:
-    uuid = event.message.recipient
-    spec = call.hive.specs.get(call.hive.names.get(uuid, ""))
-    if spec is None or not spec.wakes or event.message.kind == COPY:
+    uuid, hive = event.message.recipient, call.hive
+    wakes = uuid in hive.names and hive.specs[hive.names[uuid]].wakes
+    if not wakes or event.message.kind == COPY:
         return  # checked in memory first: this runs for every message
     wake_sleeper(call, uuid, "mail")
 

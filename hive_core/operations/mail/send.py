@@ -116,7 +116,8 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
 
 def send_letter(call: Call, params: SendParams, source: str | None = None) -> Record[Sent]:
     """Send what `params` say; `source` is the daemon's word about the cause."""
-    recipient = _party_uuid(call, params.to)
+    spec = call.hive.specs.get(params.to)
+    recipient = spec.id if spec is not None else _party_uuid(call, params.to)
     if recipient is None:
         raise InvalidArgument("name the recipient", field="to")
     if params.kind in RESERVED:
