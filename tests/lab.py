@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     kind = published = ""
     if arguments[:1] in (["--trixie"], ["--fresh"]):
         kind, arguments = arguments[0], arguments[1:]
-    if arguments[:1] == ["--publish"]:
+    if arguments[:1] == ["--publish"] and arguments[1:]:
         published, arguments = arguments[1], arguments[2:]
     if arguments[:1] == ["--"]:
         arguments = arguments[1:]
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         return 0 if arguments in (["-h"], ["--help"]) else 2
     name = os.environ.get("LAB_NAME", "lab")
     try:
-        with _listen(published) as door, _make_lab(kind, name) as lab, _forward_port(lab, door):
+        with _listen(published) as door, _make_lab(kind, name) as lab, forward_port(lab, door):
             # What is set here for pip, git or apt would be heeded on a machine that has none of it.
             return _run(lab, arguments, {} if kind == "--fresh" else os.environ)
     except LabError as error:
@@ -60,7 +60,7 @@ def _listen(published: str) -> Iterator[tuple[socket.socket, str] | None]:
 
 
 @contextlib.contextmanager
-def _forward_port(lab: Lab, door: tuple[socket.socket, str] | None) -> Iterator[None]:
+def forward_port(lab: Lab, door: tuple[socket.socket, str] | None) -> Iterator[None]:
     """Hand the connections of the machine's socket on to the lab, which has its own network."""
     if door is None:
         yield

@@ -3,6 +3,7 @@
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -29,10 +30,13 @@ NSPAWN = (
 
 
 def scripts_lab(
-    *command: str, text: str = "", env: dict[str, str] | None = None
+    *command: str,
+    text: str = "",
+    env: dict[str, str] | None = None,
+    options: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [CHECKOUT / "scripts/lab", "--", *command],
+        [CHECKOUT / "scripts/lab", *options, "--", *command],
         input=text,
         capture_output=True,
         text=True,
@@ -77,6 +81,15 @@ def run_limited(lab: Lab, limits: list[str], *command: str) -> subprocess.Comple
 def test_exit_status_and_streams_pass_through() -> None:
     done = scripts_lab("sh", "-c", "cat; echo grumble >&2; exit 7", text="hello")
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello", "grumble\n")
+
+
+def test_a_port_that_cannot_be_published_is_refused_before_a_lab_is_made() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for published in (f"{taken.getsockname()[1]}:80", "80", "x:80"):
+            done = scripts_lab("true", options=("--publish", published))
+            assert done.returncode == 1
+            assert "cannot " in done.stderr
+            assert published.partition(":")[0] in done.stderr
 
 
 def test_a_death_by_signal_is_reported_as_in_a_shell() -> None:

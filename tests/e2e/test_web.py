@@ -1,13 +1,19 @@
-"""The dashboard on a host: setup starts its socket, a link opens it, and it has no rights."""
+"""The dashboard on a host: a link opens it, an approval in it deploys, and it has no rights."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
+from e2e.test_config import approval, edit, request, until
+from fixtures.chromium import add_authenticator, chromium
+from fixtures.dashboard import free_socket, origin_of
+from lab import forward_port
 
 pytestmark = pytest.mark.lab
 
@@ -43,12 +49,23 @@ for method in ("ListAgents", "GetMetrics", "WatchAgents", "ListEvents", "Todo"):
 AS_WEB = ("setpriv", "--reuid=hive-web", "--regid=hive-web", "--init-groups")
 
 
+SETTINGS = """
+[web]
+origins = ["{origin}"]
+[deploy]
+window = 0.7
+"""
+
+
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
+    """Its dashboard is reached from the machine too, at the port that its links name."""
     made = HiveHost(lab)
-    made.setup()
-    yield made
-    made.close_connections()
+    with free_socket() as listening, forward_port(lab, (listening, "4483")):
+        made.settings(SETTINGS.format(origin=origin_of(listening)))
+        made.setup()
+        yield made
+        made.close_connections()
 
 
 def prop(host: HiveHost, unit: str, name: str) -> str:
@@ -77,3 +94,36 @@ def test_hive_web_has_no_network_and_reads_nothing_without_a_credential(host: Hi
     assert answers == ["org.hive.Broker.NotAllowed"] * 5
     for path in ("/run/hive/operator.sock", "/var/lib/hive/hive.db", "/var/lib/hive/meta/HEAD"):
         assert host.run(*AS_WEB, "cat", path, check=False).returncode != 0, path
+
+
+def test_an_approval_in_the_browser_is_deployed(host: HiveHost) -> None:
+    """From the link to the file in the container, with a passkey that Chromium holds."""
+    host.grow(bob={"parent": "root", "command": ["sleep", "infinity"]})
+    clone = "/agents/root/state/configs/bob"
+    commit = edit(host, {"AGENTS.md": "Be <b>kind</b>.\n"}, clone, "root")
+    id_ = request(host, commit, "root", "root")
+    until(host, id_, "pending")
+    link = host.hive("web", "login").strip()
+    origin = link.partition("/login#")[0]
+
+    with TemporaryDirectory() as folder, chromium(Path(folder)) as chrome:
+        add_authenticator(chrome)
+        chrome.open(link)
+        chrome.until_path("/passkey")
+        chrome.find("#passkey-make button").click()
+        chrome.until_path("/")
+        chrome.open(f"{origin}/approvals/{id_}")
+        assert "Be <b>kind</b>." in chrome.text("#difference")
+        chrome.find("#approve button").click()
+        chrome.until("document.getElementById('passkey-confirm')")
+        assert approval(host, id_)["state"] == "pending"
+        chrome.find("#passkey-confirm button").click()
+        chrome.until_path("/")
+        until(host, id_, "deployed")
+        chrome.open(f"{origin}/agents/bob/config")
+        assert f"(now) config {commit[:12]}" in " ".join(chrome.text("#tab").split())
+        assert chrome.complaints() == []
+
+    assert host.inside("bob", "cat", "/run/hive/config/AGENTS.md") == "Be <b>kind</b>.\n"
+    asked = [event for event in host.events(last=100) if event["operation"] == "approve"]
+    assert asked[-1]["fields"]["confirmed"] == "passkey"

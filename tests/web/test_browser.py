@@ -8,13 +8,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from fixtures.approvals import ask, judge, line
-from fixtures.chromium import Browser, chromium
+from fixtures.chromium import Browser, add_authenticator, chromium
 from fixtures.dashboard import RunningDashboard
 from fixtures.hostile_text import HOSTILE
 from fixtures.world import World, rows
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.common.virtual_authenticator import VirtualAuthenticatorOptions
 
 WIDE, PHONE = 1280, 412
 SCREENS = (("light", WIDE), ("dark", WIDE), ("light", PHONE), ("dark", PHONE))
@@ -52,9 +51,7 @@ def chrome(web: RunningDashboard) -> Iterator[Browser]:
     for number in range(60):
         web.door.call("operator", "spawn", name=f"row-{number}", parent="carl", role="worker")
     with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
-        options = VirtualAuthenticatorOptions()
-        options.has_user_verification = options.is_user_verified = options.has_resident_key = True
-        made.driver.add_virtual_authenticator(options)
+        add_authenticator(made)
         made.open(f"{web.origin}/login#{web.door.link()}")
         made.until_path("/passkey")
         yield made
