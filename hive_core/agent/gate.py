@@ -134,11 +134,17 @@ def _judge(path: str, arguments: Sequence[str]) -> int:
     parser.add_argument(
         "verb", choices=("begin", "end", "fail"), help="before a use, after it, after its failure"
     )
-    verb = parser.parse_args(arguments).verb
+    parser.add_argument(
+        "--silent",
+        action="store_true",
+        help="say nothing where the use is allowed, as Codex expects",
+    )
+    chosen = parser.parse_args(arguments)
+    verb = chosen.verb
     try:
         use = ToolUse.read(sys.stdin.buffer.read(_INPUT_MOST))
         if verb == "begin":
-            _begin(path, use)
+            _begin(path, use, silent=chosen.silent)
         else:
             _end(path, use, "ok" if verb == "end" else "failed")
     except (HiveError, OSError) as error:
@@ -149,7 +155,7 @@ def _judge(path: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _begin(path: str, use: ToolUse) -> None:
+def _begin(path: str, use: ToolUse, *, silent: bool) -> None:
     try:
         needed = requested_tools(use, _workspace())
         if needed:
@@ -157,7 +163,8 @@ def _begin(path: str, use: ToolUse) -> None:
     except HiveError as error:
         _answer("deny", output.sentence(error))
     else:
-        _answer("allow", "")
+        if not silent:
+            _answer("allow", "")
 
 
 def _take_grants(path: str, use: ToolUse, needed: list[GateRequest]) -> None:

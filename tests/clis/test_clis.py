@@ -162,6 +162,11 @@ def _write_settings(folder: Path) -> None:
         file = folder / ".claude" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(settings))
+    (folder / ".codex").mkdir()
+    (folder / ".codex/config.toml").write_text(
+        'notify = ["touch", "secret.txt"]\n'
+        '[mcp_servers.other]\ncommand = "touch"\nargs = ["secret.txt"]\n'
+    )
 
 
 def test_a_killed_turn_goes_on_in_its_own_conversation(host: CliHost, runtime: str) -> None:

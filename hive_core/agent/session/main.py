@@ -29,9 +29,8 @@ from hive_core.agent.session.runtimes.claude import ClaudeDialect
 from hive_core.agent.session.runtimes.cli_command import CliCommand
 from hive_core.agent.session.runtimes.cli_dialect import (
     CLIS_FOLDER,
-    AcpDialect,
+    CliDialect,
     CliPlace,
-    ProcessDialect,
 )
 from hive_core.agent.session.runtimes.codex import CodexDialect
 from hive_core.agent.session.runtimes.fork_server import ForkServerClient
@@ -43,7 +42,7 @@ from hive_core.agent.session.services import POLL, SessionServices, SessionSetti
 from hive_core.agent.session.session import AgentSession
 from hive_core.agent.session.subagents.leftovers import end_leftovers
 
-DIALECTS: Final[Mapping[str, ProcessDialect | AcpDialect]] = {
+DIALECTS: Final[Mapping[str, CliDialect]] = {
     "claude": ClaudeDialect(), "codex": CodexDialect(), "opencode": OpencodeDialect(),
 }  # fmt: skip
 # What programs of the agent have of the environment of its session.

@@ -17,8 +17,10 @@ from typing import Final
 from hive_core.agent.session.runtimes.acp import AcpDriver
 from hive_core.agent.session.runtimes.builtin import Line, RuntimeGone
 from hive_core.agent.session.runtimes.cli_command import CliCommand
-from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliTurn
+from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliTurn, ProcessDialect
 from hive_core.agent.session.runtimes.cli_process import CliDriver, ProcessDriver
+from hive_core.agent.session.runtimes.codex import CodexDialect
+from hive_core.agent.session.runtimes.codex_driver import CodexDriver
 from hive_core.agent.task_run import mapping
 
 Events = queue.SimpleQueue[tuple[str, object]]
@@ -183,9 +185,15 @@ class CliRuntime:
 
 def _driver(command: CliCommand) -> CliDriver:
     dialect = command.dialect
-    if isinstance(dialect, AcpDialect):
-        return AcpDriver(command, dialect)
-    return ProcessDriver(command, dialect)
+    match dialect:
+        case AcpDialect():
+            return AcpDriver(command, dialect)
+        case CodexDialect():
+            return CodexDriver(command, dialect)
+        case ProcessDialect():
+            return ProcessDriver(command, dialect)
+        case _:
+            raise TypeError(f"{dialect.name} has no driver")
 
 
 def _put(events: Events, **line: object) -> None:

@@ -17,10 +17,9 @@ from typing import Final
 
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand, RuntimeGone
 from hive_core.agent.session.runtimes.cli_dialect import (
-    AcpDialect,
+    CliDialect,
     CliPlace,
     CliTurn,
-    ProcessDialect,
 )
 from hive_core.agent.session.runtimes.forwarder import ModelForwarder
 
@@ -34,7 +33,7 @@ _MERCY: Final = 5.0
 class CliCommand:
     """How the CLI of this agent is started, and what it shares between turns."""
 
-    dialect: ProcessDialect | AcpDialect
+    dialect: CliDialect
     place: CliPlace
     runtime: RuntimeCommand
     forwarder: ModelForwarder
@@ -76,6 +75,7 @@ class CliCommand:
     def start(self, words: Sequence[str], turn: CliTurn, key: str) -> CliProcess:
         """Start a process for this turn, and for those after it that have the same key."""
         self.place.make()
+        self.dialect.prepare(self.place)
         self.forwarder.start()
         letter = LetterFile()
         environment = {

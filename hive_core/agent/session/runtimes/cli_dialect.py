@@ -93,6 +93,9 @@ class CliDialect(ABC):
     def words(self, program: str, turn: CliTurn, place: CliPlace) -> Sequence[str]:
         """The command line."""
 
+    def prepare(self, place: CliPlace) -> None:  # noqa: B027 - most need nothing
+        """Make the folders that it needs beside its home."""
+
     def new_session(self) -> str:
         """An id for a new conversation; empty where the CLI chooses it."""
         return ""
