@@ -32,6 +32,41 @@ price_out = 1.0
 # that other sub-agents cannot enter its workspace. The parent repeats the result.
 RULES = r"""
 [[rules]]
+match = "^Scopes that you may write: own"
+text = '{"changes": [{"name": "own/preference/length", "text": "Short answers."}]}'
+[[rules]]
+on = "text"
+match = "prepare the heir"
+[[rules.calls]]
+name = "edit"
+[rules.calls.arguments]
+path = "skills/bees/SKILL.md"
+new = '''
+---
+name: bees
+description: What bees do.
+---
+Look first.
+'''
+[[rules.calls]]
+name = "edit"
+arguments = {path = "skills/bees/notes/find.txt", new = "behind the house"}
+[[rules.calls]]
+name = "create_colony"
+[rules.calls.arguments]
+name = "heir"
+task = "Know the bees."
+skill_path = "skills/bees"
+inherit = "full"
+[[rules]]
+on = "text"
+match = "Write down what the bees"
+calls = [{name = "bash", arguments = {command = "id"}}]
+[[rules]]
+tool = "bash"
+match = "(without it|disabled|no tool)"
+calls = [{name = "finish_task", arguments = {status = "success", summary = "no bash: \\1"}}]
+[[rules]]
 on = "text"
 match = "fork it"
 calls = [{name = "hive_fork_subagent", arguments = {task = "count the stars"}}]
@@ -105,6 +140,15 @@ for line in sys.stdin:
     answer = {"result": result} if result else {"error": {"code": -32601, "message": "no"}}
     if "id" in asked:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+CONFIG = """
+[mcp.own]
+command = ["python3", "/run/hive/config/server.py"]
+required = true
+[memory]
+enabled = true
+every = 1
+cooldown = 0
 """
 # The sub-agent of eve writes a secret of its own, and has another one started that looks for it.
 OUTER = "---\ntools: [bash, hive_fork_subagent]\n---\nDelegate.\n"
@@ -292,8 +336,7 @@ def _eve(host: HiveHost) -> str:
     worker = {"parent": "root", "role": "worker", "runtime": "builtin"}
     host.grow(eve={**worker, "add_capabilities": ["subagents"]})
     host.wait("running", "eve")
-    config = '[mcp.own]\ncommand = ["python3", "/run/hive/config/server.py"]\nrequired = true\n'
-    files = (config, SERVER, OUTER, INNER)
+    files = (CONFIG, SERVER, OUTER, INNER)
     commit = host.inside("eve", "sh", "-ec", COMMIT, "sh", *files).strip()
     words = {"agent": "eve", "commit": commit, "message": "a server"}
     id_ = str(host.ask("eve", "RequestApplyCommit", **words)["approval"])
@@ -344,6 +387,61 @@ def test_a_sub_agent_has_its_session_start_the_one_that_it_opened(host: HiveHost
     assert host.inside(eve, "sh", "-c", "ls /run/hive/sub /agents/eve/state/sub").split() == [
         "/agents/eve/state/sub:", "/run/hive/sub:",
     ]  # fmt: skip
+
+
+def test_a_session_reflects_on_a_turn_and_begins_the_next_one_with_the_memory(
+    host: HiveHost, eve: str
+) -> None:
+    """Row Q38: in the background, as an artifact of its agent."""
+    run_turn(host, eve, "hello")
+
+    def memories() -> list[str]:
+        rows = host.call("ListArtifacts", author=eve, prefix="memory/")["artifacts"]
+        return [row["name"] for row in rows]
+
+    host.until(lambda: memories() == ["memory/own/preference/length"], "it has no memory")
+    run_turn(host, eve, "hello again")
+    texts = [row["text"] for row in records(host, eve) if row.get("kind") == "memory"]
+    assert "Short answers." in texts[-1], texts
+
+
+def records(host: HiveHost, agent: str, *options: str) -> list[dict[str, Any]]:
+    """The log of a conversation, as its container has it."""
+    text = host.hive("session", "log", agent, *options, "-o", "jsonl")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_colony_has_what_its_queen_said_and_wrote_and_no_tool_without_its_credential(
+    host: HiveHost,
+) -> None:
+    """Rows Q16, Q17, Q18, Q19, Q37: its conversation, its files, and a secret that is gone."""
+    need_runtime()
+    queen = {"role": "daemon", "profile": "queen", "parent": "root", "runtime": "builtin"}
+    host.grow(queen={**queen, "add_capabilities": ["artifact.write"]})
+    run_turn(host, "queen", "the bees are blue")
+    run_turn(host, "queen", "prepare the heir")
+    assert host.call("GetColony", agent="heir")["skill"] == "bees"
+    assert not host.call("GrantCapability", agent="heir", capability="secret:token").error
+    host.hive("secret", "set", "heir", "token", "--tool", "bash", text="s3cret")
+    host.hive("secret", "rm", "heir", "token")
+    host.hive("phase", "open", "heir")
+    words = "Write down what the bees of your queen look like, and where one has to look."
+    run = host.call("RunAgentWithInput", agent="queen", task=words)
+    assert (run["credentials"], run["dropped"]) == (["token"], ["bash"])
+    task = {"task": run["task"]}
+    host.until(
+        lambda: host.call("GetTask", **task)["task"]["state"] == "done", "no end", seconds=90
+    )
+    log = records(host, "heir", "--conversation", f"task-{run['task']}")
+    (heritage,) = [json.dumps(row) for row in log if row["t"] == "inherit"]
+    assert "the bees are blue" in heritage
+    assert "prepare the heir" not in heritage  # Q16: of a turn that has not ended, nothing
+    (answer,) = [row["content"] for row in log if row["t"] == "result"][:1]
+    assert "credential" in answer, answer
+    skill = "cd /agents/heir/state/skills/bees; cat SKILL.md notes/find.txt; touch notes/find.txt"
+    as_tool = ("setpriv", "--reuid", "1000", "--clear-groups", "sh", "-c", skill)
+    assert host.inside("heir", *as_tool, check=False).endswith("Look first.\nbehind the house")
+    assert "Permission denied" in host.enter("heir", *as_tool, check=False).stderr
 
 
 def test_it_ends_at_its_deadline_and_with_the_daemon(host: HiveHost) -> None:
