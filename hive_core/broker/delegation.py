@@ -34,15 +34,19 @@ def authorize_as(
     name = OPERATOR if party == OPERATOR else call.hive.name(party)
     if name is None:
         raise NotFound("the agent that requested this was destroyed")
-    declared = REGISTRY[operation]
-    try:
-        parsed = declared.params.model_validate(dict(params))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidArgument(f"{where}: {first['msg']}", field=where) from error
+    declared, parsed = REGISTRY[operation], parse_params(operation, params)
     their_call = replace(call, caller=name, uuid=party, uid=-1, more=False)
     target, decision = judge(their_call, declared, parsed, in_phase=False)
     if not decision.allowed:
         raise refusal(declared, parsed, target, decision)
     return their_call, declared, parsed
+
+
+def parse_params(operation: str, params: Mapping[str, object]) -> Params:
+    """The parameters of a call; InvalidArgument names the first wrong one."""
+    try:
+        return REGISTRY[operation].params.model_validate(dict(params))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidArgument(f"{where}: {first['msg']}", field=where) from error

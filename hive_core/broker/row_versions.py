@@ -16,6 +16,8 @@ from hive_core.model.agents.hive import Hive
 ROWS: Final = "rows"
 """The topic of those who wait for a change of any row."""
 _TREE: Final = "tree"
+FIGURES: Final = "figures"
+"""The kind of a change of processor and memory, which no topic tells."""
 # Topics of these kinds end in the UUID of the agent whose row they change.
 _OF_AGENT: Final = frozenset({
     "state", "run", "activity", "inbox", "usage", "phase", "life", "tasks", "wait",
@@ -49,6 +51,7 @@ class RowVersions:
         self._versions: dict[str, int] = {}  # in the order of the numbers
         self._gone: dict[str, int] = {}
         self._topics: set[str] = set()
+        self._kinds: dict[str, set[str]] = {}  # by UUID, since its row was built
         self._overflowed = False
         self._hive: Hive | None = None
         self._day = -1
@@ -70,7 +73,7 @@ class RowVersions:
     def refresh(self, hive: Hive, day: int, owner_of: OwnerOf) -> None:
         """Number what was touched since the last look. On a new day all usage begins at 0."""
         if self._hive is None or self._overflowed or day != self._day:
-            self._number(hive.spec(name).id for name in hive.topology.order)
+            self._number((hive.spec(name).id for name in hive.topology.order), _TREE)
             self._overflowed, self._day = False, day
         if self._hive is not hive:
             self._compare(hive)
@@ -79,12 +82,17 @@ class RowVersions:
             kind, _, rest = topic.partition(":")
             uuid = owner_of(kind, rest) if kind in OF_THING else rest.partition("/")[0]
             if uuid is not None and uuid in hive.names:
-                self._number((uuid,))
-        self._number(uuid for uuid in self.figures.take_changed() if uuid in hive.names)
+                self._number((uuid,), kind)
+        changed = self.figures.take_changed()
+        self._number((uuid for uuid in changed if uuid in hive.names), FIGURES)
 
     def version(self, uuid: str) -> int:
         """The number of the last change of this row."""
         return self._versions[uuid]
+
+    def take_kinds(self, uuid: str) -> set[str]:
+        """The kinds of topics that changed this row since the last call; its row is built now."""
+        return self._kinds.pop(uuid, set())
 
     def changes_after(self, after: int, most: int) -> list[ChangedRow]:
         """Rows that changed after a number, the oldest change first, at most so many."""
@@ -94,9 +102,10 @@ class RowVersions:
         """Agents that were destroyed after a number, up to another."""
         return [row for row in _newer(self._gone, after) if row.version <= until]
 
-    def _number(self, uuids: Iterable[str]) -> None:
+    def _number(self, uuids: Iterable[str], kind: str) -> None:
         for uuid in uuids:
             self._last += 1
+            self._kinds.setdefault(uuid, set()).add(kind)
             self._versions.pop(uuid, None)
             self._versions[uuid] = self._last
 
@@ -111,12 +120,13 @@ class RowVersions:
             spec.id for name, spec in hive.specs.items()
             if specs.get(name) is not spec or parents.get(name) != places.get(name)
         ]  # fmt: skip
-        self._number(changed)
+        self._number(changed, _TREE)
         for uuid in before.names.keys() - hive.names.keys():
             self._forget(uuid)
 
     def _forget(self, uuid: str) -> None:
         self._versions.pop(uuid, None)
+        self._kinds.pop(uuid, None)
         self.rows.pop(uuid, None)
         self.figures.forget(uuid)
         self._last += 1

@@ -34,8 +34,8 @@ def approval_links(id_: str) -> list[LinkWish]:
     return [_wish("deny", "Deny", id=id_, why=_WHY)]
 
 
-def plan_links(plan: str) -> list[LinkWish]:
-    return [_wish("reject_plan", "Reject", plan=plan, reason=_WHY)]
+def plan_links(task: str, plan: str) -> list[LinkWish]:
+    return [_wish("reject_plan", "Reject", task=task, plan=plan, reason=_WHY)]
 
 
 def question_links(details: Mapping[str, object], id_: str) -> list[LinkWish]:

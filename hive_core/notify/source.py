@@ -56,6 +56,6 @@ class LoginSource(LoginConnection):
         if kind == "approval":
             return approval_links(id_)
         if kind == "plan":  # it waits under the id of its task
-            plans = rows_of(await self.call("list_plans", {"task": id_, "limit": 1}), "plans")
-            return plan_links(str(plans[0]["plan"])) if plans else []
+            plans = rows_of(await self.call("list_plans", {"task": id_}), "plans")
+            return plan_links(id_, str(plans[0]["plan"])) if plans else []
         return question_links(await self.call("get_question", {"question": id_}), id_)

@@ -143,6 +143,15 @@ def test_without_a_terminal_one_table_is_printed(hive: Hive) -> None:
     assert hive("top", "--noted", "-o", "name").out == "w-1\n"
 
 
+def test_an_answer_that_is_not_the_last_and_brings_nothing_ends_it(hive: Hive) -> None:
+    """It would be asked for again at once, and for ever."""
+    hive.peer.answers["WatchAgents"] = lambda _: {"rows": [], "gone": [], "next": "x.1"}
+    done = hive("top", "-b", "-n", "1")
+    assert done.status == 1
+    assert "hived says that more follow, and sends none" in done.err
+    assert len(hive.peer.params_of("WatchAgents")) == 2
+
+
 def test_a_batch_asks_for_what_changed_since_the_table_before(
     hive: Hive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from fixtures.broker import BrokerHarness, open_broker
-from fixtures.socket_host import SocketClient, SocketHost, run
+from fixtures.socket_host import ANN, SocketClient, SocketHost, run
+from typing_extensions import override
 
 from hive_core import varlink
 from hive_core.errors import HIVE
 from hive_core.host.sockets.login_socket import LoginSocket
 from hive_core.model.config.settings import Settings
-from hive_core.model.wire.record import OPERATOR
+from hive_core.model.wire.record import OPERATOR, LogLine, LogQuery
 from hive_core.operations import load
+from hive_core.testing import MemoryJournal
 
 
 async def ask(client: SocketClient, method: str, **parameters: object) -> varlink.Message:
@@ -24,10 +29,10 @@ async def ask(client: SocketClient, method: str, **parameters: object) -> varlin
     return result
 
 
-def new_link(harness: BrokerHarness) -> str:
+def new_link(harness: BrokerHarness, account: str = "ann") -> str:
     operator = harness.client(OPERATOR)
-    operator.ask("CreateAccount", {"name": "ann"})
-    operator.ask("CreateLoginLink", {"account": "ann"})
+    operator.ask("CreateAccount", {"name": account})
+    operator.ask("CreateLoginLink", {"account": account})
     harness.broker.serve_batch()
     return str(operator.results()[-1]["url"]).partition("#")[2]
 
@@ -71,3 +76,41 @@ def test_another_user_is_not_served_whatever_its_credential(folder: Path, tmp_pa
         assert (event.operation, event.target, event.caller) == (
             "connect", "login", f"uid:{os.getuid()}",
         )  # fmt: skip
+
+
+class HalfStuckJournal(MemoryJournal):
+    """Never answers about ann, and at once about others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Semaphore(0)
+
+    @override
+    async def read(self, query: LogQuery) -> Sequence[LogLine]:
+        if query.uuid == ANN:
+            self.asked.release()
+            await asyncio.Event().wait()
+        return ()
+
+
+def test_slow_reads_of_one_account_do_not_hold_up_another(folder: Path, tmp_path: Path) -> None:
+    async def main(host: SocketHost) -> None:
+        await host.sockets.listen_logins(host.path("login"), "", {os.getuid()})
+        host.reads.journal = journal = HalfStuckJournal()
+        async with AsyncExitStack() as stack:
+            for number in range(5):
+                wire = await stack.enter_async_context(host.connect("login"))
+                credential, address = new_link(host.harness), f"192.0.2.{number}"
+                await ask(wire, "OpenLogin", credential=credential, address=address)
+                wire.say(varlink.encode({
+                    "method": HIVE + "GetLogs", "parameters": {"agent": "ann"},
+                }))  # fmt: skip
+            for _ in range(4):
+                await asyncio.wait_for(journal.asked.acquire(), 10)
+            other = await stack.enter_async_context(host.connect("login"))
+            await ask(other, "OpenLogin", credential=new_link(host.harness, "bob"))
+            assert (await ask(other, "GetLogs", agent="bob"))["lines"] == []
+            assert journal.asked.locked(), "the fifth of one account waits"
+
+    with open_broker(folder, load()) as harness:
+        run(harness, tmp_path, main)

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fixtures.approvals import row as approval_row
+from fixtures.approvals import waits
 from fixtures.logins import LoginClient, open_login
+from fixtures.tasks import give
 from fixtures.world import World, names, world
 from typing_extensions import override
 
-from hive_core.errors import Conflict
+from hive_core.errors import Conflict, NotFound
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.items import event_item
 from hive_core.notify.links import approval_links, linked_thing, plan_links, question_links
@@ -58,7 +61,7 @@ def test_a_question_offers_its_first_answers_and_one_of_several_items_none() -> 
 
 
 def test_no_link_says_yes() -> None:
-    wishes = [*approval_links("a1"), *plan_links("p1")]
+    wishes = [*approval_links("a1"), *plan_links("t1", "p1")]
     assert {wish["operation"] for wish in wishes} <= SAYS_NO
 
 
@@ -102,6 +105,25 @@ def test_hived_makes_the_links_and_one_of_them_answers_a_question(made: World) -
     assert names(details["items"], "answer") == ["green"]
     late = LoginClient(made).refusal("use_link", secret=red.url.rpartition("/")[2])
     assert isinstance(late, Conflict)
+
+
+def test_hived_makes_the_links_that_deny_and_reject_and_each_works_once(made: World) -> None:
+    source = WorldSource(made)
+    approval = waits(made, "root", "ann")
+    task = give(made, "root", "ann", plan_required=True)
+    plan = made.call("ann", "create_plan", task=task, steps=[{"title": "one"}])["plan"]
+    things = {row["kind"]: str(row["id"]) for row in asyncio.run(source.todo())}
+    assert things["approval"] == approval
+    things["plan"] = task
+    for kind, operation in (("approval", "deny"), ("plan", "reject_plan")):
+        (link,) = asyncio.run(source.links(kind, things[kind]))
+        secret = {"secret": link.url.rpartition("/")[2]}
+        phone = LoginClient(made)  # it has no login
+        assert phone.call("show_link", **secret)["is_current"] is True
+        assert phone.call("use_link", **secret)["operation"] == operation
+        assert isinstance(phone.refusal("use_link", **secret), NotFound)
+    assert approval_row(made, approval).state.value == "denied"
+    assert made.call("operator", "get_plan", plan=plan)["state"] == "rejected"
 
 
 def test_events_begin_at_the_first_start_and_tell_of_ended_tasks(made: World) -> None:

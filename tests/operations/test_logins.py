@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from fixtures.logins import LoginClient, login_link, open_login, with_passkey
 from fixtures.world import World
 
@@ -152,6 +153,26 @@ def test_the_last_use_of_a_login_outlives_a_restart(world: World) -> None:
     assert world.call(OPERATOR, "list_logins")["logins"]
     world.set_clock(86_400.0)
     assert world.call(OPERATOR, "list_logins")["logins"]
+
+
+def with_room(world: World) -> LoginClient:
+    """A login that is opened a minute after the one before."""
+    world.advance(60)
+    return open_login(world)
+
+
+def test_a_login_too_many_ends_another_login_and_never_a_token(world: World) -> None:
+    login_link(world, "ann")
+    token = str(world.call(OPERATOR, "create_token", account="ann", scopes=["viewer"])["token"])
+    logins = [with_room(world) for _ in range(65)]
+    assert isinstance(logins[0].refusal("whoami"), NotAllowed)
+    program = LoginClient(world)
+    assert program.call("open_login", credential=token)["account"] == "ann"
+    world.call(OPERATOR, "create_account", name="bot", scopes=["viewer"])
+    for _ in range(64):
+        world.call(OPERATOR, "create_token", account="bot", scopes=["viewer"])
+    with pytest.raises(LimitReached, match="it has 64 tokens"):
+        world.call(OPERATOR, "create_token", account="bot", scopes=["viewer"])
 
 
 def test_a_login_that_is_ended_may_do_nothing_more(world: World) -> None:

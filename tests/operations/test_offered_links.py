@@ -55,6 +55,22 @@ def test_a_link_is_shown_without_effect_and_used_once(world: World) -> None:
     assert isinstance(phone.refusal("show_link", secret=secret), NotFound)
 
 
+def test_parameters_that_the_call_would_refuse_are_refused_when_the_link_is_offered(
+    world: World,
+) -> None:
+    """It would be used up by the refusal."""
+    with pytest.raises(InvalidArgument, match="task: Field required"):
+        offer(world, "reject_plan", plan="p1", reason="no")
+
+
+def test_the_page_of_a_link_has_the_answers_that_it_gives(world: World) -> None:
+    item = {"prompt": "which?", "options": ["<b>red", "green"]}
+    question = world.call("root", "ask_user", items=[item])["question"]
+    secret = offer(world, "answer", question=question, answers=["<b>red"])
+    shown = LoginClient(world).call("show_link", secret=secret)
+    assert (shown["answers"], shown["recursive"]) == (["<b>red"], False)
+
+
 def test_a_link_is_void_when_the_state_has_changed_or_a_day_is_over(world: World) -> None:
     phone = LoginClient(world)
     id_ = waits(world)
@@ -104,7 +120,11 @@ def test_only_a_notifier_offers_links_and_only_login_sock_has_them(world: World)
     assert world.fault(OPERATOR, "offer_links", links=wanted) == "NotAllowed"
     unknown = {"secret": "no_x"}
     assert world.fault(OPERATOR, "use_link", **unknown) == "NotAllowed"
-    assert LoginClient(world).refusal("use_link", **unknown).reason.startswith("there is no")
+    assert (
+        LoginClient(world)
+        .refusal("use_link", **unknown)
+        .reason.startswith("the link does not exist")
+    )
 
 
 def test_a_removed_account_leaves_no_links(world: World) -> None:

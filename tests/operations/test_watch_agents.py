@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fixtures.questions import ask
 from fixtures.world import Exchange, Reply, World, names, rows
 from typing_extensions import override
 
@@ -170,9 +171,9 @@ def test_figures_come_from_the_kernel_and_change_rows(world: World) -> None:
 def test_a_look_costs_the_agents_that_changed_and_not_all_of_them() -> None:
     """Counted in steps: of 5,000 agents one changes, and a reader sees one."""
     many = RowVersions()
-    many._number(f"agent-{number}" for number in range(5000))
+    many._number((f"agent-{number}" for number in range(5000)), "tree")
     after = many.last
-    many._number(["agent-7"])
+    many._number(["agent-7"], "tree")
 
     walked: list[str] = []
 
@@ -198,3 +199,28 @@ def test_a_reader_behind_all_that_is_remembered_gets_all_again(
     assert page["reset"] is True
     page = world.call("operator", "watch_agents", after=page["next"])
     assert page["reset"] is False
+
+
+def test_a_row_of_which_only_some_columns_were_read_anew_is_as_whole_as_any(world: World) -> None:
+    watching = watch(world)
+
+    def all_rows() -> list[Reply]:
+        world.advance(EVERY)
+        return rows(world.call("operator", "watch_agents")["rows"])
+
+    for number in range(3):
+        world.call("operator", "send", to="a1", body="x")
+        all_rows()
+        world.call("a1", "recv", max=1)
+        all_rows()
+        world.call("a1", "report_usage", tokens_in=5, tokens_out=number)
+        all_rows()
+        ask(world, "a1")
+        world.call("operator", "send", to="a1", body="y")
+    shown = all_rows()
+    newest: dict[object, Reply] = {}
+    for page in watching.pages:
+        newest |= {row["uuid"]: row for row in rows(page["rows"])}
+    assert [newest[row["uuid"]] for row in shown] == shown
+    world.restart()
+    assert {row["uuid"]: row for row in all_rows()} == newest

@@ -156,13 +156,18 @@ def test_a_link_of_a_notification_asks_before_it_acts(
 ) -> None:
     def offer(world: World) -> str:
         client = open_login(world, "notify", ["notifier"])
-        link = {"operation": "stop", "parameters": {"agent": "w-9"}, "label": "Stop <it>"}
+        link = {
+            "operation": "stop",
+            "parameters": {"agent": "w-9", "recursive": True},
+            "label": "Stop <it>",
+        }
         return str(client.call("offer_links", links=[link])["links"][0]["url"])
 
     path = f"/link/{web.door.do(offer).rpartition('/')[2]}"
     page = web.ask("GET", path)
     foreign = web.ask("POST", path, origin="http://evil.example")
     assert "Stop &lt;it&gt;" in page.text
+    assert "all agents below it" in page.text
     assert foreign.status == 403
 
     assert "Done" in web.ask("POST", path).text

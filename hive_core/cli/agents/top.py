@@ -14,6 +14,7 @@ from hive_core.cli.agents.survey import needs_attention
 from hive_core.cli.agents.top_rows import TopLine, TopMirror, TopView
 from hive_core.cli.core.output import Column, Listing, Row, output_option, words
 from hive_core.cli.core.session import Session
+from hive_core.errors import Internal
 
 EVERY: Final = 0.5
 BATCH_EVERY: Final = 2.0
@@ -77,8 +78,10 @@ def _print_tables(session: Session, style: str, number: int | None, *, noted: bo
 def _pages(session: Session, mirror: TopMirror) -> Iterator[Row]:
     """Pages at each interval, also without a change: programs count on the interval."""
     while True:
-        began = time.monotonic()
+        began, before = time.monotonic(), mirror.cursor
         yield (page := session.ask("watch_agents", after=mirror.cursor, figures=True))
+        if not page.get("synced") and page.get("next") == before:
+            raise Internal("cannot show agents: hived says that more follow, and sends none")
         if page.get("synced"):
             time.sleep(max(0.0, BATCH_EVERY - (time.monotonic() - began)))
 

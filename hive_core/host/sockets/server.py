@@ -283,9 +283,16 @@ class SocketServer:
         if self._tasks.get(line) is task:
             del self._tasks[line]
 
+    def _reader(self, line: ClientConnection) -> str:
+        """Who reads: the party, or of the connections of login.sock the account."""
+        if line.seat is None:
+            return line.party
+        login = self._broker.services.ledger.logins.get(line.seat.login)
+        return f"{line.party} {login.account if login is not None else ''}"
+
     async def _run_read(self, line: ClientConnection, read: SlowRead) -> None:
         """Run a slow read. Each party has a few at once, so that one cannot block the others."""
-        slots = self._slots.setdefault(line.party, asyncio.Semaphore(_READS_AT_ONCE))
+        slots = self._slots.setdefault(self._reader(line), asyncio.Semaphore(_READS_AT_ONCE))
         outcome: Result | HiveError
         try:
             async with slots, asyncio.timeout(_READ_SECONDS):

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, get_args
 from pydantic import Field, SecretStr
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.delegation import call_as
+from hive_core.broker.delegation import call_as, parse_params
 from hive_core.broker.login_rule import ANY_LOGIN, LoginRule
 from hive_core.broker.operation import Confidential, Params, Result, operation
 from hive_core.errors import Conflict, InvalidArgument, NotFound
@@ -67,6 +67,8 @@ class ShownLink(Result):
     operation: str = Field(description="What the link does.")
     subject: str = Field(description="The agent, task, question or approval that it is about.")
     label: str = Field(description="What the button says.")
+    answers: list[str] = Field(description="The answers that it gives; untrusted text.")
+    recursive: bool = Field(description="Whether it is about all agents below the agent, too.")
     is_current: bool = Field(description="Whether it can still be used.")
     expires: float = Field(description="When it ends, in seconds since 1970.")
 
@@ -90,6 +92,7 @@ def offer_links(call: Call, params: OfferLinksParams) -> Record[OfferedLinks]:
 
 
 def _offer(call: Call, account: str, wanted: LinkRequest, expires: float) -> LinkAddress:
+    parse_params(wanted.operation, wanted.parameters)  # a link that fails later is used up
     state = _state_of(call, wanted.operation, wanted.parameters)
     if state is None:
         reason = f"{wanted.operation} has nothing to act on, or no such answer is offered"
@@ -108,8 +111,11 @@ def _offer(call: Call, account: str, wanted: LinkRequest, expires: float) -> Lin
 def show_link(call: Call, params: ShowLinkParams) -> ShownLink:
     """Show what a link of a notification does. It does nothing yet."""
     link = _find_link(call, params.secret)
+    parameters = json.loads(link.parameters)
     return ShownLink(
         operation=link.operation, subject=_subject(link), label=link.label,
+        answers=list(map(str, parameters.get("answers", []))),
+        recursive=parameters.get("recursive") is True,
         is_current=_is_current(call, link), expires=link.expires,
     )  # fmt: skip
 
@@ -170,8 +176,9 @@ def _state_of_approval(call: Call, parameters: Mapping[str, Any]) -> object:
 
 def _state_of_plan(call: Call, parameters: Mapping[str, Any]) -> object:
     plan = call.ledger.plans.get(str(parameters.get("plan")))
-    is_open = plan is not None and plan.state is PlanState.SUBMITTED
-    return plan.id if plan is not None and is_open else None
+    if plan is None or plan.state is not PlanState.SUBMITTED:
+        return None
+    return plan.id if plan.task == parameters.get("task") else None
 
 
 def _state_of_task(call: Call, parameters: Mapping[str, Any]) -> object:

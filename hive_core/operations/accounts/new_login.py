@@ -6,12 +6,14 @@ import secrets
 from typing import Final
 
 from hive_core.broker.call import Call
+from hive_core.errors import LimitReached
 from hive_core.model.operator.account import Account, Login, Via, digest_of
 from hive_core.operations.accounts.views import TOPIC
 
 LOGIN_SECONDS: Final = 7 * 86_400.0
 IDLE_SECONDS: Final = 12 * 3600.0
-# Logins of one account, tokens included; of more, the one ends that was not used for longest.
+# Logins of one account, tokens included. A further one ends the login that was not used for
+# longest, and never a token: a program could not log in again.
 _MOST: Final = 64
 
 
@@ -27,10 +29,18 @@ def open_new_login(
     )  # fmt: skip
     others = [other for other in store.all() if other.account == account.name]
     if len(others) >= _MOST:
-        end_one_login(call, min(others, key=lambda other: store.last_used(other.id)))
+        _make_room(call, account, others)
     store.add(login)
     call.notify(TOPIC)
     return login, secret
+
+
+def _make_room(call: Call, account: Account, others: list[Login]) -> None:
+    logins = [other for other in others if other.via is not Via.TOKEN]
+    if not logins:
+        reason = f"cannot open a login of {account.name}: it has {_MOST} tokens, which is the limit"
+        raise LimitReached(f"{reason}; end one of them")
+    end_one_login(call, min(logins, key=lambda other: call.ledger.logins.last_used(other.id)))
 
 
 def end_one_login(call: Call, login: Login) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from pydantic import Field
 
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
-from hive_core.broker.row_versions import ROWS, ChangedRow
+from hive_core.broker.row_versions import FIGURES, ROWS, ChangedRow
 from hive_core.ledger.budgets.usage import day_of
 from hive_core.model.agents.agent import AgentSpec, Profile
 from hive_core.model.agents.exits import Activity
@@ -160,9 +160,50 @@ def _row(call: Call, changed: ChangedRow) -> AgentStatusRow:
     built = call.rows.rows.get(changed.uuid)
     if built is not None and built[0] == changed.version and isinstance(built[1], AgentStatusRow):
         return built[1]
-    row = _build_row(call, changed.uuid)
+    before = built[1] if built is not None else None
+    kinds = call.rows.take_kinds(changed.uuid)
+    row = None
+    if isinstance(before, AgentStatusRow) and kinds and kinds <= _COLUMNS.keys():
+        row = _update_row(call, before, kinds)
+    if row is None:
+        row = _build_row(call, changed.uuid)
     call.rows.rows[changed.uuid] = (changed.version, row)
     return row
+
+
+def _update_row(call: Call, before: AgentStatusRow, kinds: set[str]) -> AgentStatusRow | None:
+    """The row with the columns of these kinds read anew; None where others follow from them."""
+    columns: dict[str, Any] = {}
+    for kind in kinds:
+        columns |= _COLUMNS[kind](call, before.uuid)
+    blocked = Activity.BLOCKED.value
+    if (columns.get("activity", before.activity) == blocked) != (before.activity == blocked):
+        return None
+    return before.model_copy(update=columns)
+
+
+def _inbox_columns(call: Call, uuid: str) -> dict[str, Any]:
+    return {
+        "inbox": call.ledger.messages.size(uuid)[0], "activity": call.states.activity(uuid),
+    }  # fmt: skip
+
+
+def _usage_columns(call: Call, uuid: str) -> dict[str, Any]:
+    budgets = call.ledger.budgets
+    tokens, cost = budgets.usage.totals_of_day(day_of(call.now), uuid)
+    context = budgets.bounds.context(uuid)[0] or None
+    return {"tokens": tokens, "cost": cost / _MILLIONTHS, "context": context}
+
+
+def _figure_columns(call: Call, uuid: str) -> dict[str, Any]:
+    figures = call.rows.figures.newest(uuid)
+    return {"cpu": figures.cpu, "memory": figures.memory}
+
+
+# What mail, usage and readings of processors change, which is most of what changes.
+_COLUMNS: Final = {
+    "inbox": _inbox_columns, "usage": _usage_columns, FIGURES: _figure_columns,
+}  # fmt: skip
 
 
 def _build_row(call: Call, uuid: str) -> AgentStatusRow:
@@ -170,8 +211,6 @@ def _build_row(call: Call, uuid: str) -> AgentStatusRow:
     spec, state = call.hive.spec(name), call.states.state(uuid)
     run, starts = ledger.runs.get(uuid), ledger.starts.get(uuid)
     activity, task = call.states.activity(uuid), _current_task(ledger.tasks.offered_tasks(uuid))
-    tokens, cost = ledger.budgets.usage.totals_of_day(day_of(call.now), uuid)
-    figures = call.rows.figures.newest(uuid)
     # Not validated: the values are ours, and 1,000 rows may change in a second.
     return AgentStatusRow.model_construct(
         uuid=uuid, name=name, parent=call.hive.topology.parent(name), role=spec.role.value,
@@ -180,8 +219,8 @@ def _build_row(call: Call, uuid: str) -> AgentStatusRow:
         doing=task.request.title[:_TEXT_MOST] if task else "",
         percent=task.percent if task else None,
         waits_on=_waits_on(call, uuid, task) if activity == Activity.BLOCKED.value else "",
-        inbox=ledger.messages.size(uuid)[0], context=ledger.budgets.bounds.context(uuid)[0] or None,
-        tokens=tokens, cost=cost / _MILLIONTHS, cpu=figures.cpu, memory=figures.memory,
+        inbox=ledger.messages.size(uuid)[0], **_usage_columns(call, uuid),
+        **_figure_columns(call, uuid),
         failures=len(starts.failures) if starts else 0,
         last="" if state is State.RUNNING else state_reason(call, spec)[:_TEXT_MOST],
     )  # fmt: skip
