@@ -1,4 +1,4 @@
-// Moving an agent: drag its row, or press m on it, to its new parent. The page of the move then says what hived thinks of it.
+// Moving an agent: drag its name, or press m on its row, to its new parent. The page of the move then says what hived thinks of it.
 const tree = document.getElementById("tree"), status = document.getElementById("moving");
 const ROW = ".agent-row", TARGETS = `${ROW}, .head`, FAR = 6;
 let carried = "";
@@ -29,7 +29,7 @@ const under = (event) => document.elementFromPoint(event.clientX, event.clientY)
 
 tree.addEventListener("dragstart", (event) => event.preventDefault());
 tree.addEventListener("pointerdown", (event) => {
-  const row = event.target.closest(ROW);
+  const row = event.target.closest(".name")?.closest(ROW);
   if (row && event.button === 0 && event.pointerType !== "touch") start = { x: event.clientX, y: event.clientY, name: row.dataset.name };
 });
 addEventListener("pointermove", (event) => {
@@ -52,12 +52,12 @@ tree.addEventListener("click", (event) => { if (ended && event.timeStamp - ended
 // Before the keys of all pages: while an agent is carried, these mean where it goes.
 addEventListener("keydown", (event) => {
   const row = tree.querySelector(".current") ?? event.target.closest(`#tree ${ROW}`);
-  if (!document.getElementById("single-keys").checked || event.target.closest("input, textarea, select")) return;
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+  if (!carried && !document.getElementById("single-keys").checked) return;
   if (!carried && event.key === "m" && row) carry(row.dataset.name);
   else if (carried && event.key === "Enter" && row) drop(row);
   else if (carried && event.key === "r") drop(tree.querySelector(".head"));
-  else if (carried && event.key === "Escape") carry("");
+  else if (carried && event.key === "Escape") { start = null; carry(""); }
   else return;
   event.preventDefault();
   event.stopPropagation();
