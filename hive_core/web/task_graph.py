@@ -14,6 +14,7 @@ from hive_core.web.mirror import Row
 _BOX_WIDTH, _BOX_HEIGHT = 168, 40
 _GAP_X, _GAP_Y = 48, 12
 _MARGIN: Final = 8
+_BEND: Final = 34  # by which a line leaves the row of boxes
 _WORDS_MOST: Final = 22  # that fit into a box
 _CHART_WIDTH, _CHART_HEIGHT = 640, 120
 _STEPS: Final = 12  # rows of the table beside the chart
@@ -68,7 +69,7 @@ def place_tasks(rows: Sequence[Row]) -> list[TaskNode]:
         nodes.append(
             TaskNode(tasks[key], column, lines[column], waits[key], "".join(parts[key][:1]))
         )
-    return nodes
+    return sorted(nodes, key=lambda node: (node.column, node.line))
 
 
 def draw_tasks(nodes: Sequence[TaskNode]) -> Markup:
@@ -169,8 +170,10 @@ def _box(node: TaskNode) -> Markup:
 def _edge(start: TaskNode, end: TaskNode, kind: str) -> Markup:
     x1, y1 = start.left + _BOX_WIDTH, start.top + _BOX_HEIGHT // 2
     x2, y2 = end.left, end.top + _BOX_HEIGHT // 2
+    # A straight line would hide behind the boxes between.
+    bend = _BEND if start.line == end.line and end.column - start.column > 1 else 0
     return Markup('<path class="edge {}" d="M{} {} C{} {} {} {} {} {}"></path>').format(
-        kind, x1, y1, x1 + _GAP_X // 2, y1, x2 - _GAP_X // 2, y2, x2, y2
+        kind, x1, y1, x1 + _GAP_X // 2, y1 + bend, x2 - _GAP_X // 2, y2 + bend, x2, y2
     )
 
 
