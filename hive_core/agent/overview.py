@@ -16,7 +16,8 @@ SECTIONS: Final = {
     "Questions": "ask ask_user answer get_question list_questions relay_question cancel_question"
     " escalate remind list_reminders cancel_reminder loose_ends",
     "Tasks": "assign_task spawn_agent_and_assign_task get_task list_tasks watch_task"
-    " begin_task report_progress finish_task cancel_task resume_task fund_task stop_work",
+    " begin_task report_progress finish_task judge_task cancel_task resume_task fund_task"
+    " stop_work",
     "Plans": "create_plan update_plan_step get_plan list_plans approve_plan reject_plan",
     "Waits and batches": "wait_for list_waits cancel_wait wait_tasks run_parallel_workers"
     " get_batch list_batches",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-TAGS: Final = ("message", "reminder", "session", "instructions", "persona", "memory")
+TAGS: Final = (
+    "message", "reminder", "session", "instructions", "persona", "memory", "judged-task",
+    "judged-criteria", "judged-result",
+)  # fmt: skip
 _TAG: Final = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
 _ATTRIBUTE: Final = str.maketrans({
     "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": " ", "\r": " ", "\t": " ",

@@ -13,6 +13,7 @@ Row = Mapping[str, object]
 _TEXT_MOST: Final = 2000
 _CLASS_OF_TODO: Final[Mapping[str, NoticeClass]] = {
     "question": "needs-input", "escalation": "needs-input", "plan": "needs-input",
+    "judgement": "needs-input",
     "approval": "needs-input", "failed": "failed", "parked": "failed", "quarantine": "failed",
     "alarm": "urgent", "refused_commit": "urgent",
 }  # fmt: skip

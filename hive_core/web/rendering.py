@@ -27,6 +27,7 @@ _TENTH_BELOW: Final = 10
 # Where each kind of item is decided.
 _PLACES: Final[Mapping[str, str]] = {
     "question": "/questions/{id}", "escalation": "/questions/{id}", "plan": "/plans/{id}",
+    "judgement": "/tasks",
     "approval": "/approvals/{id}", "parked": "/agents/{id}", "failed": "/agents/{id}",
     "quarantine": "/agents/{id}", "dead_letters": "/agents/{id}/mail",
     "mail": "/agents/operator/mail", "refused_commit": "/audit",

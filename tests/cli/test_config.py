@@ -100,7 +100,7 @@ def test_template_and_schema_are_printed_for_editors(hive: Hive) -> None:
     assert hive("config", "template", "../secret").status == 2
     schema = json.loads(hive("config", "schema").out)
     assert set(schema["properties"]) == {
-        "acp", "harness", "mcp", "memory", "request", "session", "settings", "subagents",
+        "acp", "harness", "judge", "mcp", "memory", "request", "session", "settings", "subagents",
     }  # fmt: skip
     assert schema["additionalProperties"] is False
 

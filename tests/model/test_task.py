@@ -13,6 +13,7 @@ from hive_core.model.work.task import (
     A2A,
     ACTIVE,
     COURSE,
+    DELIVERED,
     FINALS,
     UNSTARTED,
     ResultStatus,
@@ -49,8 +50,8 @@ def test_the_page_names_every_move() -> None:
 
 
 def test_every_state_is_of_one_sort() -> None:
-    assert frozenset(TaskState) == UNSTARTED | ACTIVE | FINALS
-    assert len(TaskState) == len(UNSTARTED) + len(ACTIVE) + len(FINALS)
+    assert frozenset(TaskState) == UNSTARTED | ACTIVE | DELIVERED | FINALS
+    assert len(TaskState) == sum(map(len, (UNSTARTED, ACTIVE, DELIVERED, FINALS)))
 
 
 def test_there_is_no_way_out_of_an_end() -> None:

@@ -285,6 +285,27 @@ def test_a_task_at_a_cap_has_one_call_without_tools(world: World) -> None:
         reserve(world, "a", task=task, **HAND_BACK)
 
 
+def test_a_task_whose_result_waits_pays_for_its_judge(world: World) -> None:
+    """Row Q44: the assigner calls, for this task alone and until the verdict."""
+    give(world, "root", 1000)
+    task = str(world.call(
+        "root", "assign_task", agent="a", description="x", budget={"tokens": 400},
+        criteria={"text": "It closes."},
+    )["task"])  # fmt: skip
+    world.call("a", "begin_task", task=task)
+    with pytest.raises(NotAllowed, match="it is not a task of the agent"):
+        reserve(world, "root", task=task)
+    world.call("a", "finish_task", task=task, status="success", summary="closed")
+    finish(world, reserve(world, "root", task=task))
+    (fund,) = rows(world.call("root", "get_task", task=task)["budget"])
+    assert fund["spent"] == 120
+    with pytest.raises(NotAllowed):
+        reserve(world, "b", task=task)
+    world.call("root", "judge_task", task=task, verdict="accept")
+    with pytest.raises(NotAllowed):
+        reserve(world, "root", task=task)
+
+
 def test_a_task_of_others_pays_for_nothing(world: World) -> None:
     task = assign(world)
     with pytest.raises(NotAllowed, match="it is not a task of the agent"):

@@ -68,6 +68,7 @@ BY_NAME: dict[str, dict[str, object]] = {
     "report_activity": {"blocked": True},
     "keep_turn": {"conversation": "x", "turn": 1, "status": "done"},
     "stream_turn": {"conversation": "x", "turn": 1, "text": "x"},
+    "judge_task": {"verdict": "accept"},
     "settle_model": {"status": "done"},
     "close_egress": {"status": "done"},
     "open_subagent": {"kind": "clone", "tools": ["x"]},

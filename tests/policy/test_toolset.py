@@ -31,7 +31,7 @@ KINDS = [(role, None) for role in Role] + [(Role.DAEMON, profile) for profile in
 # The capabilities on which a row or a rule depends.
 GATES = sorted({row.capability for row in TABLE if row.capability} | {"message.operator"})
 # What the ledger can say about the agent: that it was asked, assigned the task, and so on.
-FACTS = frozenset({"asked", "assigner", "reply", COVERED})
+FACTS = frozenset({"asked", "assigner", "judge", "reply", COVERED})
 by_kind = pytest.mark.parametrize(("role", "profile"), KINDS)
 
 

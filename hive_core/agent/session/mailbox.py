@@ -83,8 +83,8 @@ class Mailbox:
                 pass  # _take_task acknowledges it when there is room for it
             case "stop":
                 self._stop(link, letter)
-            case "wake":
-                self._session.note_budget()
+            case "wake" | "judge":
+                self._wake(letter)
             case "define":
                 self._keep_text(link, letter)
             case "remind":
@@ -94,6 +94,13 @@ class Mailbox:
             case "input":
                 name = self._session.conversation_for(letter)
                 self._session.add_input(name, letter.record, urgent=letter.urgent)
+
+    def _wake(self, letter: RoutedLetter) -> None:
+        """Have a result judged, or the turns go on that wait for a budget."""
+        if letter.action == "judge":
+            self._session.judge.note(letter.task)
+        else:
+            self._session.note_budget()
 
     def _keep_text(self, link: Link, letter: RoutedLetter) -> None:
         """Keep the definition of the agent, or its skill and its conversation as a colony."""

@@ -17,6 +17,7 @@ from hive_core.agent.reconnect import Link
 from hive_core.agent.serve import run_until_stop
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.inspection import COMMANDS, run_inspection
+from hive_core.agent.session.judge_settings import JudgeSettings
 from hive_core.agent.session.mailbox import Mailbox
 from hive_core.agent.session.memory.settings import MemorySettings
 from hive_core.agent.session.runtimes.acp_custom import (
@@ -104,7 +105,8 @@ def read_services(path: str, state: Path, uid: int, door: int | None = None) -> 
     return SessionServices(
         os.environ.get("HIVE_NAME", ""), path, state / "session",
         ToolPlace(workspace, path, as_user), runtime, settings,
-        memory=MemorySettings.read(file), forks=ForkServerClient(runtime, settings.idle, shared),
+        memory=MemorySettings.read(file), judge=JudgeSettings.read(file),
+        forks=ForkServerClient(runtime, settings.idle, shared),
         servers=McpServers(runtime, read_server_settings(file), workspace),
     )  # fmt: skip
 
@@ -157,6 +159,7 @@ def serve_session(services: SessionServices) -> None:
             end_leftovers(services, link)
             session.resume()
             mailbox.resume_tasks(link)
+            session.judge.resume(link)
             mailbox.take_waiting(link)
             link.close()
             mailbox.start()

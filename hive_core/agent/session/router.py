@@ -24,13 +24,13 @@ _ABOVE: Final = frozenset({"operator", "parent", "ancestor"})
 _BELOW: Final = frozenset({"daemon", "child", "descendant"})
 _HEAD: Final = re.compile(r"^(attempt|context): (.*)$", re.MULTILINE)
 
-Action = Literal["input", "task", "stop", "wake", "define", "remind", "drop"]
+Action = Literal["input", "task", "stop", "wake", "define", "remind", "judge", "drop"]
 # What the session does itself. Facts that change nothing for the model are dropped: the next
 # reminder has what is true by then.
 _OWN_KINDS: Final[Mapping[str, Action]] = {
     BUDGET: "wake", DEFINITION: "define", SKILL: "define", SEGMENT: "define",
     "moved": "drop", "adopted": "drop",
-    "restored": "drop", "config": "drop", "credentials": "remind",
+    "judge": "judge", "restored": "drop", "config": "drop", "credentials": "remind",
 }  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def _daemon_letter(
     if letter.kind == ANSWER and _ended_with_its_task(letter):
         action = "drop"
     if action is not None:
-        return RoutedLetter(action, letter.id, text=letter.body, kind=letter.kind)
+        return RoutedLetter(action, letter.id, task=task, text=letter.body, kind=letter.kind)
     return None
 
 

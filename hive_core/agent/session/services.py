@@ -11,6 +11,7 @@ from typing import Final
 
 from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.calls import ToolPlace
+from hive_core.agent.session.judge_settings import JudgeSettings
 from hive_core.agent.session.memory.settings import MemorySettings
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
 from hive_core.agent.session.runtimes.cli_command import CliCommand
@@ -77,6 +78,7 @@ class SessionServices:
     servers: McpServers | None = None
     memory: MemorySettings = field(default_factory=MemorySettings)
     tools: KnownTools = field(default_factory=KnownTools)
+    judge: JudgeSettings = field(default_factory=JudgeSettings)
     stop: threading.Event = field(default_factory=threading.Event)
     depth: int = 0
     clone_depth: int = 0

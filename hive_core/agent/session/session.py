@@ -18,6 +18,7 @@ from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.exchange import ModelExchange
 from hive_core.agent.session.guard import TurnGuard
+from hive_core.agent.session.judge import ResultJudge
 from hive_core.agent.session.live import LiveText
 from hive_core.agent.session.log import MAIN, conversations, has_log
 from hive_core.agent.session.memory.keeper import MemoryKeeper
@@ -49,6 +50,7 @@ class AgentSession:
         self.memory: MemoryKeeper | None = None
         if services.memory.enabled:
             self.memory = MemoryKeeper(services, services.memory, self._side_pool(), self.holding)
+        self.judge = ResultJudge(services, self._side_pool())
         self._open: dict[str, OpenConversation] = {}
         self._users: dict[str, int] = {}
         self._running: dict[str, threading.Thread] = {}

@@ -19,6 +19,7 @@ SETTLED_BY: Final[Mapping[str, str]] = {
     "escalation": "hive question answer {id} TEXT",
     "question": "hive question answer {id} TEXT...",
     "plan": "hive plan show {id}",
+    "judgement": "hive task judge {id} accept|retry FEEDBACK",
     "approval": "hive approval show {id}",
     "parked": "hive logs {id}; hive start {id}",
     "failed": "hive logs {id}; hive start {id}",

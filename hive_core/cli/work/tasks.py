@@ -36,7 +36,8 @@ from hive_core.cli.work.budgets import format_amount, parse_amount
 from hive_core.model.wire.trace_context import parse_traceparent
 
 STATES: Final = (
-    "awaiting_plan_approval", "awaiting_more_information", "in_progress", "pending_delegation",
+    "awaiting_plan_approval", "awaiting_more_information", "awaiting_judgement",
+    "in_progress", "pending_delegation",
     "stopping", "queued", "waiting", "done", "cancelled",
 )  # fmt: skip
 _SUCCESSES: Final = ("success", "partial")
@@ -156,12 +157,27 @@ def _page(reply: Row, row: Row) -> Iterator[str]:
     yield from _block("to do", str(reply.get("description") or ""))
     if reply.get("data") is not None:
         yield from _block("data", as_json(reply.get("data"), 2))
-    yield from _result(row.get("result"))
+    yield from _criteria_lines(reply)
+    yield from _result(row.get("result") or reply.get("delivered"))
     yield ""
     for step in entries(reply, "history"):
         why = f"  {words(step.get('why'))}" if step.get("why") else ""
         state, by = _state(step.get("state")), words(step.get("by"))
         yield f"{moment(step.get('time'))}  {words(step.get('event'))} -> {state}  by {by}{why}"
+
+
+def _criteria_lines(reply: Row) -> Iterator[str]:
+    """What the result has to meet, and the verdicts on it."""
+    criteria = reply.get("criteria")
+    if not isinstance(criteria, dict):
+        return
+    yield from _block("criteria", str(criteria.get("text") or ""))
+    for field in ("data", "artifacts", "retries"):
+        if criteria.get(field):
+            yield f"{field:<10} {words(criteria.get(field))}"
+    for row in entries(reply, "judgements"):
+        head = f"attempt {words(row.get('attempt'))}: {words(row.get('verdict'))}"
+        yield f"{head} by {words(row.get('judge'))}  {words(row.get('feedback'))}".rstrip()
 
 
 def _result(result: object) -> Iterator[str]:
@@ -213,6 +229,12 @@ def _block(label: str, text: str) -> Iterator[str]:
 @click.option(
     "--priority", type=click.IntRange(0, 3), default=None, help="Priority, 0 (most urgent) to 3."
 )
+@click.option("--criteria", default=None, metavar="TEXT",
+              help="What the result must meet, in words; the assigner judges it.")  # fmt: skip
+@click.option("--require-data", multiple=True, metavar="NAME",
+              help="Name that the data of the result must have (repeatable).")  # fmt: skip
+@click.option("--retries", type=click.IntRange(0, 10), default=None, metavar="N",
+              help="Times that a result below the criteria is given back (default 2).")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait until the task ends, and print its result.")
 @click.pass_obj
 def assign(
@@ -229,6 +251,7 @@ def assign(
     options["needs"] = list(cast("tuple[str, ...]", options["needs"])) or None
     options["plan_required"] = options.pop("plan") or None
     options["traceparent"] = _traceparent()
+    options["criteria"] = _criteria(options)
     text = sys.stdin.read() if text == "-" else text
     reply = session.change("assign_task", agent=name, description=text, **options)
     id_ = str(reply.get("task"))
@@ -252,6 +275,15 @@ def _traceparent() -> str | None:
     """The span that the environment names, so that the task belongs to its trace."""
     text = os.environ.get("TRACEPARENT", "")
     return text if parse_traceparent(text) else None
+
+
+def _criteria(options: dict[str, object]) -> dict[str, object] | None:
+    """Take the options about criteria out of all options."""
+    fields = {
+        "text": options.pop("criteria"), "data": list(cast("tuple[str, ...]",
+        options.pop("require_data"))) or None, "retries": options.pop("retries"),
+    }  # fmt: skip
+    return {name: value for name, value in fields.items() if value is not None} or None
 
 
 def _parse_object(text: object) -> dict[str, object] | None:
@@ -283,6 +315,21 @@ def _print_result(id_: str, result: object) -> int:
     elif row.get("data") is not None:
         echo(as_json(row["data"]))
     return 0 if row.get("status") in _SUCCESSES else FAILURE
+
+
+@task.command
+@click.argument("id_", metavar="ID", shell_complete=complete_task)
+@click.argument("verdict", type=click.Choice(("accept", "retry", "escalate")))
+@click.argument("feedback", default="")
+@click.pass_obj
+def judge(session: Session, id_: str, verdict: str, feedback: str) -> None:
+    """Decide on the result of a task that waits for a verdict; FEEDBACK says what is missing.
+
+    accept ends the task with its result, retry gives the work back with FEEDBACK, and escalate
+    leaves the decision to the assigner.
+    """
+    reply = session.change("judge_task", task=id_, verdict=verdict, feedback=feedback)
+    say(f"task {id_}: {words(reply.get('verdict'))}, {_state(reply.get('state'))}")
 
 
 @task.command

@@ -40,6 +40,10 @@ _OLDEST: Final = {
     "keys": "SELECT id FROM keys WHERE caller = ? ORDER BY id LIMIT 4096",
     "usage": "SELECT task, kind, source FROM task_usage WHERE agent = ? ORDER BY at LIMIT 256",
     "jobs": "SELECT id FROM jobs WHERE caller = ? AND ended IS NOT NULL ORDER BY id LIMIT 64",
+    "judgements": (
+        "SELECT number FROM judgements j WHERE agent = ? AND NOT EXISTS (SELECT 1 FROM tasks t"
+        " WHERE t.id = j.task AND t.ended IS NULL) ORDER BY number LIMIT 64"
+    ),
     "turns": "SELECT number FROM turns WHERE agent = ? ORDER BY number LIMIT 16",
 }
 # The statements that delete an item: parts first, because their size is charged through the item.
@@ -48,6 +52,7 @@ _GONE: Final = {
         "DELETE FROM task_events WHERE task = ?",
         "DELETE FROM plan_steps WHERE plan IN (SELECT id FROM plans WHERE task = ?)",
         "DELETE FROM plans WHERE task = ?",
+        "DELETE FROM judgements WHERE task = ?",
         "DELETE FROM tasks WHERE id = ?",
     ),
     "old questions": (
@@ -64,6 +69,7 @@ _GONE: Final = {
     "keys": ("DELETE FROM keys WHERE id = ?",),
     "usage": ("DELETE FROM task_usage WHERE task = ? AND kind = ? AND source = ?",),
     "jobs": ("DELETE FROM jobs WHERE id = ?",),
+    "judgements": ("DELETE FROM judgements WHERE number = ?",),
     "turns": ("DELETE FROM turns WHERE number = ?",),
 }
 

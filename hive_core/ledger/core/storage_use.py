@@ -21,6 +21,7 @@ _AROUND: Final = 200
 _MAIL_NOUN: Final = "mail"
 HISTORY: Final = frozenset({
     "old tasks", "old questions", "batches", "plans", "waits", "keys", "jobs", "usage", "turns",
+    "judgements",
 })  # fmt: skip
 
 
@@ -70,6 +71,8 @@ TABLES: Final = (
     SizedTable("chunks", _WRITER, "'pipes'", ("data",)),
     SizedTable("task_usage", "{row}.agent", "'usage'", ("task", "kind", "source"), ("agent",)),
     SizedTable("turns", "{row}.agent", "'turns'", ("system", "input", "text", "error")),
+    SizedTable("judgements", "{row}.agent", "'judgements'", ("feedback",)),
+    SizedTable("delivered_results", "{row}.agent", "'tasks'", ("result",)),
     SizedTable("keys", "{row}.caller", "'keys'", ("key", "result")),
     SizedTable(
         "jobs", "{row}.caller", "'jobs'", ("goals", "progress", "error"), ("progress", "error")

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.tasks import judgements
 from hive_core.ledger.tasks import notices as task_notices
 from hive_core.ledger.tasks.dependencies import TaskDependencies
+from hive_core.ledger.tasks.judgements import JudgementStore
+from hive_core.ledger.tasks.records import (
+    request_from_json,
+    request_to_json,
+    result_from_json,
+    result_to_json,
+)
 from hive_core.model.work.task import (
     ACTIVE,
     COURSE,
     FINALS,
-    ResultStatus,
     Task,
     TaskRequest,
     TaskResult,
@@ -30,6 +36,7 @@ CLOCK_SHIFT: Final[tuple[str, ...]] = (
     "UPDATE tasks SET created = created + ?1, started = started + ?1, ended = ended + ?1,"
     " soft_at = soft_at + ?1, hard_at = hard_at + ?1, stop_at = stop_at + ?1, due = due + ?1",
     *task_notices.CLOCK_SHIFT,
+    *judgements.CLOCK_SHIFT,
 )
 _DIGITS: Final = 12
 _COLUMNS: Final = (
@@ -61,29 +68,9 @@ class TaskChanges(TypedDict, total=False):
 
 def _task_from_row(row: tuple[Any, ...]) -> Task:
     values: list[Any] = list(row)
-    values[4], values[5] = _request_from_json(row[4]), TaskState(row[5])
-    values[-1] = _result_from_json(row[-1]) if row[-1] else None
+    values[4], values[5] = request_from_json(row[4]), TaskState(row[5])
+    values[-1] = result_from_json(row[-1]) if row[-1] else None
     return Task(*values)
-
-
-@lru_cache(maxsize=64)  # one operation reads it several times
-def _request_from_json(text: str) -> TaskRequest:
-    values = json.loads(text)
-    for name in ("after", "artifacts", "without_tools"):
-        if name in values:
-            values[name] = tuple(values[name])
-    return TaskRequest(**values)
-
-
-@lru_cache(maxsize=64)
-def _result_from_json(text: str) -> TaskResult:
-    values = json.loads(text)
-    values["status"] = ResultStatus(values["status"])
-    values["artifacts"] = tuple(values["artifacts"])
-    return TaskResult(**values)
-
-
-_REQUEST_DEFAULTS: Final = asdict(TaskRequest(""))
 
 
 class TaskStore:
@@ -91,22 +78,19 @@ class TaskStore:
         self._db = connection
         self.news = task_notices.TaskNews(connection)
         self.needs = TaskDependencies(connection)
+        self.judgements = JudgementStore(connection)
 
     def create(self, assigner: str, assignee: str, wish: TaskRequest, now: float) -> Task:
         """Create a task in its first state."""
         id_ = uuid4().hex[:_DIGITS]
         while self.get(id_) is not None:
             id_ = uuid4().hex[:_DIGITS]
-        said = {
-            key: value for key, value in _fields_of(wish).items() if value != _REQUEST_DEFAULTS[key]
-        }
-        text = json.dumps({"description": wish.description, **said}, separators=(",", ":"))
         self._db.run(
             "INSERT INTO tasks (id, assignee, assigner, state, priority, part_of, batch, wish,"
             " created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 id_, assignee, assigner, COURSE.start, wish.priority, wish.part_of, wish.batch,
-                text, now,
+                request_to_json(wish), now,
             ),
         )  # fmt: skip
         return self.require(id_)
@@ -141,7 +125,7 @@ class TaskStore:
         values: dict[str, object] = {**changes}
         if "result" in changes:
             result = changes["result"]
-            values["result"] = json.dumps(_fields_of(result)) if result is not None else None
+            values["result"] = result_to_json(result) if result is not None else None
         times = (changes.get(key, getattr(task, key)) for key in ("soft_at", "hard_at", "stop_at"))
         values["due"] = min((time for time in times if isinstance(time, float)), default=None)
         names = ", ".join(f"{name} = ?" for name in values)
@@ -301,9 +285,6 @@ class TaskStore:
             (before, limit),
         )
         self._db.run_each("DELETE FROM task_events WHERE task = ?", rows)
+        self.judgements.delete(rows)
         self._db.run_each("DELETE FROM tasks WHERE id = ?", rows)
         return len(rows)
-
-
-def _fields_of(value: TaskRequest | TaskResult) -> Mapping[str, object]:
-    return {column.name: getattr(value, column.name) for column in fields(value)}

@@ -50,8 +50,8 @@ class ToolsetRule:
 
 # For the agents below: what they ask, plan and cost.
 _PARTS: Final = (
-    "wait_for", "cancel_task", "get_plan", "approve_plan", "reject_plan", "list_questions",
-    "answer", "relay_question",
+    "wait_for", "cancel_task", "get_plan", "approve_plan", "reject_plan", "judge_task",
+    "list_questions", "answer", "relay_question",
 )  # fmt: skip
 
 TABLE: Final[tuple[ToolsetRule, ...]] = (
@@ -128,6 +128,7 @@ HIDDEN_PARAMETERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "publish": _OF_SESSION,
         "run_agent_with_input": _OF_SESSION | {"agent"},
         "stop_worker": frozenset({"agent"}),
+        "judge_task": frozenset({"attempt", "by_model"}),  # the session says so
         "create_colony": frozenset(
             {
                 "skill",

@@ -216,6 +216,19 @@ class MemoryConfig(Value):
     )
 
 
+class JudgeConfig(Value):
+    """The judge of the session, for results of tasks that the agent gave with `criteria`."""
+
+    enabled: bool = Field(
+        default=True, strict=True,
+        description="Whether the model judges; otherwise the agent decides on each result itself.",
+    )  # fmt: skip
+    tokens: int = Field(
+        200_000, ge=0, le=10**9, strict=True,
+        description="Tokens that verdicts may take in a day (UTC).",
+    )  # fmt: skip
+
+
 class SubagentsConfig(Value):
     """Sub-agents of the session (`hive_fork_subagent`), with the capability `subagents`."""
 
@@ -301,6 +314,7 @@ class AgentConfig(Value):
     harness: Harness = Harness()
     session: SessionConfig = SessionConfig()
     memory: MemoryConfig = MemoryConfig()
+    judge: JudgeConfig = JudgeConfig()
     subagents: SubagentsConfig = SubagentsConfig()
     request: ConfigRequest = ConfigRequest()
     mcp: Annotated[dict[ServerName, McpServer], Field(max_length=8)] = Field(

@@ -18,6 +18,7 @@ class TaskState(StrEnum):
     IN_PROGRESS = "in_progress"
     AWAITING_PLAN_APPROVAL = "awaiting_plan_approval"
     AWAITING_MORE_INFORMATION = "awaiting_more_information"
+    AWAITING_JUDGEMENT = "awaiting_judgement"
     STOPPING = "stopping"
     DONE = "done"
     CANCELLED = "cancelled"
@@ -41,10 +42,12 @@ UNSTARTED: Final = frozenset({_S.QUEUED, _S.WAITING})
 AWAITING: Final = frozenset({_S.AWAITING_PLAN_APPROVAL, _S.AWAITING_MORE_INFORMATION})
 # The agent works on it, or should.
 ACTIVE: Final = frozenset({_S.PENDING_DELEGATION, _S.IN_PROGRESS, *AWAITING, _S.STOPPING})
+# Its report is there, and has to meet its criteria: no agent works on it.
+DELIVERED: Final = frozenset({_S.AWAITING_JUDGEMENT})
 WELL: Final = frozenset({ResultStatus.SUCCESS, ResultStatus.PARTIAL})
 
 _WORKING: Final = (_S.PENDING_DELEGATION, _S.IN_PROGRESS, *sorted(AWAITING))
-_OPEN: Final = (_S.QUEUED, _S.WAITING, *_WORKING)
+_OPEN: Final = (_S.QUEUED, _S.WAITING, *_WORKING, _S.AWAITING_JUDGEMENT)
 
 
 def _moves_from(
@@ -117,6 +120,19 @@ COURSE: Final = StateMachine(
         ),
         *_moves_from(_WORKING, "finish", _S.DONE, "the assignee", "its one report"),
         *_moves_from(
+            _WORKING,
+            "deliver",
+            _S.AWAITING_JUDGEMENT,
+            "the assignee",
+            "its report on a task with criteria",
+        ),
+        Transition(
+            _S.AWAITING_JUDGEMENT, "accept", _S.DONE, "the assigner", "the report meets them"
+        ),
+        Transition(
+            _S.AWAITING_JUDGEMENT, "retry", _S.QUEUED, "the assigner", "the report does not"
+        ),
+        *_moves_from(
             _OPEN, "fail", _S.DONE, "the daemon", "its agent, or a task that it depends on, ended"
         ),
         *_moves_from(_OPEN, "drop", _S.CANCELLED, "the canceller", "nothing of it runs"),
@@ -149,6 +165,7 @@ A2A: Final[Mapping[TaskState, str]] = MappingProxyType({
     _S.IN_PROGRESS: "working",
     _S.AWAITING_PLAN_APPROVAL: "input-required",
     _S.AWAITING_MORE_INFORMATION: "input-required",
+    _S.AWAITING_JUDGEMENT: "working",
     _S.STOPPING: "working",
     _S.DONE: "completed",
     _S.CANCELLED: "canceled",
@@ -172,7 +189,8 @@ class TaskRequest:
     tasks; empty: default of the agent. `budget`: amounts of its own budget (tokens, cost); without
     one the budget of its agent pays. `hops`: those of the message that offers it. `without_tools`:
     tools that its agent lacked a credential for when it was assigned. `traceparent`: the span of
-    another program that it was assigned in.
+    another program that it was assigned in. `criteria`: what its result has to meet
+    (`SuccessCriteria`); empty: the report ends it.
     """
 
     description: str
@@ -194,6 +212,7 @@ class TaskRequest:
     hops: int = 0
     without_tools: tuple[str, ...] = ()
     traceparent: str = ""
+    criteria: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +274,11 @@ class Task:
         if self.state is TaskState.PENDING_DELEGATION:
             return self.started is not None
         return self.state in ACTIVE
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether its result waits for a verdict."""
+        return self.state in DELIVERED
 
     @property
     def held(self) -> bool:

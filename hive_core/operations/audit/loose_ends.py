@@ -21,6 +21,7 @@ from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged
 from hive_core.operations.questions.letters import question_title, shorten
+from hive_core.operations.tasks.deliveries import is_left_to_assigner
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 _AGENTS = 50  # in a page: each costs a dozen queries, even without loose ends
@@ -35,7 +36,8 @@ class LooseEndsParams(Paged):
 class LooseEnd(Result):
     kind: str = Field(
         description="question_asked, question_to_answer, escalation_asked, escalation_to_answer,"
-        " task, task_given, plan_to_decide, wait, batch, reminder, approval, mail or dead_letters."
+        " task, task_given, plan_to_decide, result_to_judge, wait, batch, reminder,"
+        " approval, mail or dead_letters."
     )
     id: str = Field(
         description="The id that the operations take; empty for mail, which is counted."
@@ -150,6 +152,8 @@ def _tasks(call: Call, uuid: str) -> Iterator[_End]:
         yield _task(call, task, "task_given", task.assignee)
         if task.state is TaskState.AWAITING_PLAN_APPROVAL:
             yield plan_to_decide(call, task)
+        elif is_left_to_assigner(call, task):
+            yield _task(call, task, "result_to_judge", task.assignee)
     yield from _rest("task_given", tasks.count_open("assigner", uuid))
 
 

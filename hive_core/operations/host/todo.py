@@ -22,8 +22,8 @@ from hive_core.policy.rules import OPERATOR
 
 # Kinds of items, the most urgent first.
 KINDS: Final = (
-    "alarm", "quarantine", "escalation", "question", "plan", "approval", "parked", "failed",
-    "refused_commit", "mail", "dead_letters",
+    "alarm", "quarantine", "escalation", "question", "plan", "judgement", "approval", "parked",
+    "failed", "refused_commit", "mail", "dead_letters",
 )  # fmt: skip
 _DOWN: Final = {State.PARKED: "parked", State.FAILED: "failed"}
 _MOST: Final = 200  # of one kind
@@ -38,8 +38,8 @@ class TodoParams(Params):
 
 class TodoRow(Result):
     kind: str = Field(
-        description="alarm, quarantine, escalation, question, plan, approval, parked, failed,"
-        " refused_commit, mail or dead_letters."
+        description="alarm, quarantine, escalation, question, plan, judgement, approval, parked,"
+        " failed, refused_commit, mail or dead_letters."
     )
     id: str = Field(description="The id that resolves it: a question, a task, an agent's name.")
     agent: str = Field(description="The agent that it is about; empty: none.")
@@ -63,8 +63,8 @@ class TodoList(Result):
 def todo(call: Call, _params: TodoParams) -> TodoList:
     """List everything that waits for the operator.
 
-    Alarms, quarantines, escalations, questions, plans and approvals to decide, agents that are
-    parked or failed, commits that are not in force, mail and dead letters.
+    Alarms, quarantines, escalations, questions, plans, results and approvals to decide, agents
+    that are parked or failed, commits that are not in force, mail and dead letters.
     """
     rows = list(list_todo(call))
     rows.sort(key=lambda row: KINDS.index(row.kind))
@@ -124,6 +124,9 @@ def _plans(call: Call) -> Iterator[TodoRow]:
         if task.state is TaskState.AWAITING_PLAN_APPROVAL:
             who = display_name(call, task.assignee)
             yield _row("plan", task.id, who, task.label, task.created, None)
+        elif task.is_delivered:
+            who = display_name(call, task.assignee)
+            yield _row("judgement", task.id, who, f"{task.label}: {task.why}", task.created, None)
 
 
 def _approvals(call: Call) -> Iterator[TodoRow]:

@@ -141,9 +141,13 @@ def task_of_call(call: Call, uuid: str, params: ReserveModelParams) -> str:
 
 
 def own_task(call: Call, uuid: str, id_: str | None) -> str:
-    """The open task of the agent that the call is for; empty: none, or one that has ended."""
+    """The open task of the agent that the call is for; empty: none, or one that has ended.
+
+    An assigner has the result of a task judged for the task, while it waits for that.
+    """
     task = call.ledger.tasks.get(id_) if id_ else None
-    if id_ and (task is None or task.assignee != uuid):
+    judges = task is not None and task.assigner == uuid and task.is_delivered
+    if id_ and (task is None or not (task.assignee == uuid or judges)):
         raise NotAllowed(f"cannot call a model for task {id_}: it is not a task of the agent")
     return task.id if task is not None and task.open else ""
 

@@ -24,6 +24,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.model.work.task import ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.plans.prompts import withdraw_prompt_of_task
+from hive_core.operations.tasks.deliveries import renew_request
 from hive_core.operations.tasks.notices import correct_news, notify_assigner
 from hive_core.operations.tasks.offers import (
     TASK,
@@ -61,7 +62,10 @@ def settle_tasks_at_machine_end(call: Call, event: AgentEnded) -> None:
     tasks, stays_down = call.ledger.tasks, not (event.asked or event.returns)
     offered, waiting = tasks.offered_tasks(event.uuid), list[Task]()
     if stays_down:
-        waiting = [task for task in tasks.open_tasks(event.uuid) if not task.begun]
+        waiting = [
+            task for task in tasks.open_tasks(event.uuid)
+            if not (task.begun or task.is_delivered)
+        ]  # fmt: skip
     # A restart that revokes access does not count as an attempt.
     nonce = int(str(event.fields.get("nonce", 0)))
     revoked = call.ledger.revocations.is_restart_requested(event.uuid, nonce)
@@ -150,6 +154,7 @@ def _reassign_task(call: Call, task: Task, assigner: str, why: str) -> None:
     notify_assigner(call, reassigned)
     correct_news(call, task.assigner, task.id, forget=True)
     withdraw_prompt_of_task(call, task.id)
+    renew_request(call, reassigned)
     call.notify(task_topic(task.id), "events")
 
 
@@ -243,4 +248,5 @@ def _announce_handover(call: Call, id_: str, handover: Handover) -> None:
     theirs = replace(call, caller=handover.name, uuid=handover.party)
     log_event(theirs, task, "inherit", handover.why)
     notify_assigner(theirs, task)
+    renew_request(theirs, task)
     theirs.notify(task_topic(task.id), "events")

@@ -8,7 +8,7 @@ or two messages. An unread message is never out of date: the daemon rewrites or 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Final, Unpack
 
@@ -21,9 +21,11 @@ from hive_core.ledger.mail.posting import one_line
 from hive_core.ledger.tasks.notices import TASKS_PER_MESSAGE, NewsState
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.model.wire.trace_context import TraceParent, attempt_span
+from hive_core.model.work.judgement import ResultVerdict
 from hive_core.model.work.task import Task
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.notices import PRIORITY, More, deliver, inbox
+from hive_core.operations.questions.letters import quote_lines
 
 TASKS: Final = "tasks"
 MOMENT: Final = 0.1  # seconds between two messages to the same assigner
@@ -39,6 +41,7 @@ def task_letter(call: Call, task: Task) -> str:
     parts = ["\n".join(_letter_head(call, task)), request.description]
     if request.data is not None:
         parts.append(f"data:\n{json.dumps(dict(request.data), indent=1, ensure_ascii=False)}")
+    parts.extend(_feedback_before(call, task))
     parts.extend(_results_before(call, request.after))
     return "\n\n".join(parts)
 
@@ -65,6 +68,16 @@ def _letter_head(call: Call, task: Task) -> list[str]:
         if request.without_tools else "",
     }  # fmt: skip
     return [f"{key}: {value}" for key, value in fields.items() if value or key == "from"]
+
+
+def _feedback_before(call: Call, task: Task) -> Iterator[str]:
+    """What the task has to meet, and why an earlier result was not accepted."""
+    if text := str(task.request.criteria.get("text") or ""):
+        yield "\n".join(("its result has to meet:", *quote_lines(text)))
+    for judgement in call.ledger.tasks.judgements.of(task.id):
+        if judgement.verdict is ResultVerdict.RETRY and judgement.feedback:
+            head = f"the result of attempt {judgement.attempt} was not accepted:"
+            yield "\n".join((head, *quote_lines(judgement.feedback)))
 
 
 def _results_before(call: Call, after: Sequence[str]) -> list[str]:

@@ -16,9 +16,11 @@ from hive_core.operations.fields import Agent
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.pages import Page, Paged, take_fitting
 from hive_core.operations.tasks.assign import create_task
+from hive_core.operations.tasks.deliveries import is_left_to_assigner
 from hive_core.operations.tasks.funds import FundRow, fund_rows
 from hive_core.operations.tasks.notices import party_name, task_traceparent
 from hive_core.operations.tasks.params import (
+    TaskCriteria,
     TaskId,
     TaskRequestParams,
     Text,
@@ -27,7 +29,16 @@ from hive_core.operations.tasks.params import (
 )
 from hive_core.operations.tasks.rules import ASSIGNER, TASK, assigner_facts
 from hive_core.operations.tasks.transitions import AT_ONCE, revisit, stop_tasks
-from hive_core.operations.tasks.views import TaskRow, row_size, start_hint, task_row
+from hive_core.operations.tasks.views import (
+    JudgementRow,
+    ResultRow,
+    TaskRow,
+    delivered_row,
+    judgement_rows,
+    row_size,
+    start_hint,
+    task_row,
+)
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 _HISTORY: Final = 200
@@ -74,6 +85,12 @@ class WholeTask(Result):
         description="Budget of the task itself; empty without one, and after the end of the task."
     )
     hint: str = Field(description="Why the assignee cannot begin it now; empty: no known reason.")
+    criteria: TaskCriteria | None = Field(description="What its result must meet; null: nothing.")
+    delivered: ResultRow | None = Field(description="Result that waits for a verdict.")
+    judgements: list[JudgementRow] = Field(description="Verdicts on its results, the oldest first.")
+    undecided: bool = Field(
+        description="Whether its result waits for the assigner, because no judge decides on it."
+    )
     history: list[TaskEventRow] = Field(description="Events of the task, the oldest first.")
 
 
@@ -89,7 +106,7 @@ class ListTasksParams(Paged):
     )
     state: Literal[
         "queued", "waiting", "pending_delegation", "in_progress", "awaiting_plan_approval",
-        "awaiting_more_information", "stopping", "done", "cancelled",
+        "awaiting_more_information", "awaiting_judgement", "stopping", "done", "cancelled",
     ] | None = Field(None, description="Only tasks in this state.")  # fmt: skip
     open: bool = Field(default=False, description="Only tasks that have not ended.")
 
@@ -152,7 +169,10 @@ def get_task(call: Call, params: GetTaskParams) -> WholeTask:
         task=task_row(call, task), description=request.description,
         data=None if request.data is None else dict(request.data),
         artifacts=list(request.artifacts), budget=fund_rows(call, task.id),
-        hint=start_hint(call, task), history=_history(call, task),
+        hint=start_hint(call, task),
+        criteria=TaskCriteria.model_validate(request.criteria) if request.criteria else None,
+        delivered=delivered_row(call, task), judgements=judgement_rows(call, task),
+        undecided=is_left_to_assigner(call, task), history=_history(call, task),
     )  # fmt: skip
 
 

@@ -9,8 +9,10 @@ from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.login_rule import Level
+from hive_core.broker.operation import Params
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.wire.trace_context import parse_traceparent
+from hive_core.model.work.judgement import RETRIES
 from hive_core.model.work.task import TaskRequest
 from hive_core.operations.budgets.spending import TaskCaps
 from hive_core.operations.fields import bounded_text
@@ -21,6 +23,8 @@ from hive_core.operations.tasks.funds import TaskBudget, budget_amounts
 # Text and data fit into one message together with the head.
 TEXT_MOST: Final = 32 * 1024
 DATA_MOST: Final = 24 * 1024
+CRITERIA_MOST: Final = 8 * 1024
+RETRIES_MOST: Final = 10
 
 Text = Annotated[str, Field(min_length=1), bounded_text(TEXT_MOST)]
 TaskId = Annotated[str, Field(max_length=64)]
@@ -33,6 +37,26 @@ def _bounded_data(data: dict[str, object]) -> dict[str, object]:
 
 
 Data = Annotated[dict[str, object], AfterValidator(_bounded_data)]
+
+
+class TaskCriteria(Params):
+    """What the result of a task must meet: checks of the daemon, then the verdict of a judge."""
+
+    text: Annotated[str, bounded_text(CRITERIA_MOST)] = Field(
+        "",
+        description="In words; at most 8 KiB. A model of the caller's session judges by it, or the"
+        " caller with judge_task.",
+    )
+    data: list[Annotated[str, Field(min_length=1, max_length=128)]] = Field(
+        [], max_length=32, description="Names that the data of the result must have."
+    )
+    artifacts: int = Field(
+        0, ge=0, le=64, description="Number of artifacts of the agent that the result must name."
+    )
+    retries: int = Field(
+        RETRIES, ge=0, le=RETRIES_MOST,
+        description="How often the work is given back; then the assigner decides.",
+    )  # fmt: skip
 
 
 class TaskRequestParams(InTurn):
@@ -96,6 +120,11 @@ class TaskRequestParams(InTurn):
         "", max_length=55, description="Span of the operator's program that the task belongs to, as"
         " W3C Trace Context writes it; for tasks that are no part of another one.",
     )  # fmt: skip
+    criteria: TaskCriteria | None = Field(
+        None,
+        description="What the result must meet before the task is done. Default: the report of the"
+        " agent ends it.",
+    )
 
 
 def confirmation_of_budget(_: Call, params: TaskRequestParams) -> Level | None:
@@ -116,6 +145,7 @@ def task_request(call: Call, params: TaskRequestParams, description: str) -> Tas
     fields.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
     fields["context"] = params.context or ""
     fields["budget"] = budget_amounts(params.budget)
+    fields["criteria"] = _criteria_values(params.criteria)
     fields["hops"] = next_hops(call, "assign a task", params.in_turn_of)
     return TaskRequest(description=description, title=getattr(params, "title", ""), **fields)
 
@@ -128,6 +158,15 @@ def _check_traceparent(call: Call, params: TaskRequestParams) -> None:
         raise InvalidArgument("only the operator may give one, not for a part", field="traceparent")
     if parse_traceparent(params.traceparent) is None:
         raise InvalidArgument("is not a traceparent of version 00", field="traceparent")
+
+
+def _criteria_values(criteria: TaskCriteria | None) -> dict[str, object]:
+    """The criteria as the task request holds them."""
+    if criteria is None:
+        return {}
+    if not (criteria.text.strip() or criteria.data or criteria.artifacts):
+        raise InvalidArgument("set `text`, `data` or `artifacts`", field="criteria")
+    return criteria.model_dump()
 
 
 _SHARED: Final = {

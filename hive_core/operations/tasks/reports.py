@@ -15,6 +15,7 @@ from hive_core.errors import Conflict, InvalidArgument, LimitReached
 from hive_core.model.work.task import WELL, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.budgets.spending import record_final_report
 from hive_core.operations.fields import WAIT_MOST, also, bounded_text
+from hive_core.operations.tasks.judgements import deliver_result
 from hive_core.operations.tasks.params import Data, TaskId
 from hive_core.operations.tasks.rules import TASK, task_target
 from hive_core.operations.tasks.steps import (
@@ -89,8 +90,13 @@ class FinishTaskParams(TaskReportParams):
 
 class Finished(Result):
     task: str = Field(description="Id of the task.")
-    state: str = Field(description="done; cancelled when the task was being stopped.")
-    result: ResultRow = Field(description="Result, as the assigner sees it.")
+    state: str = Field(
+        description="done; cancelled when the task was being stopped; awaiting_judgement, or queued"
+        " when it was given back at once, where it has criteria."
+    )
+    result: ResultRow | None = Field(
+        description="Result, as the assigner sees it; null: it has to meet criteria first."
+    )
     open: int = Field(description="Number of open tasks of the same assigner.")
 
 
@@ -159,7 +165,8 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     """Report the result of a task, which ends the task. The daemon tells the assigner.
 
     A second report is refused with the first one in the error. For a task that is being stopped,
-    the report confirms the stop, and its contents are kept as the result.
+    the report confirms the stop, and its contents are kept as the result. A task with criteria
+    ends when its result meets them; otherwise the agent gets it again, with the feedback.
     """
     task = _own_task(call, params.task, "finish")
     if task.locked and params.status in WELL:
@@ -172,15 +179,15 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     record_final_report(call, task.assignee, task.id, params.tokens or 0, params.cost or 0)
     if task.state is TaskState.STOPPING:
         task = confirm_stop(call, task, report)
+    elif report.status in WELL and task.request.criteria:
+        task = deliver_result(call, task, report)
     else:
         task = end_task(call, task, "finish", report)
     row = result_row(call, task)
-    if row is None:
-        raise Conflict(f"task {task.id} has no result")
     count = call.ledger.tasks.count_open("assigner", task.assigner)
     return Record(
         Finished(task=task.id, state=task.state.value, result=row, open=count),
-        fields={"task": task.id, "status": row.status, **_spend_fields(params)},
+        fields={"task": task.id, "status": params.status, **_spend_fields(params)},
     )
 
 

@@ -27,7 +27,10 @@ _NEWS_STATES: Final = frozenset({
     TaskState.DONE, TaskState.CANCELLED, TaskState.AWAITING_PLAN_APPROVAL,
     TaskState.AWAITING_MORE_INFORMATION,
 })  # fmt: skip
-_RETRY: Final = "hand_back"
+_GIVEN_BACK: Final = frozenset({"hand_back", "retry"})
+_STOPPED_CLOCK: Final = frozenset({
+    TaskState.QUEUED, TaskState.STOPPING, TaskState.AWAITING_JUDGEMENT,
+})  # fmt: skip
 
 
 def task_topic(task: str) -> str:
@@ -59,14 +62,14 @@ def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]
         correct_news(call, after.assigner, after.id, forget=call.uuid == after.assigner)
     if after.assigner != task.assigner:
         correct_news(call, task.assigner, after.id, forget=True)
-    if event == _RETRY:
+    if event in _GIVEN_BACK:
         emit(call, TaskHandedBack(after.id, after.why))
     return after
 
 
 def _is_news(before: Task, after: Task, event: str) -> bool:
     """Whether to tell the assigner, also because an earlier message is not true now."""
-    retried = event == _RETRY or (event == "begin" and after.attempt > 1)
+    retried = event in _GIVEN_BACK or (event == "begin" and after.attempt > 1)
     return after.state in _NEWS_STATES or before.state in AWAITING or retried
 
 
@@ -174,7 +177,7 @@ def clock_from_now(call: Call, task: Task) -> TaskChanges:
 
 def clock_after_step(call: Call, task: Task, state: TaskState) -> TaskChanges:
     """The clock of a task that enters this state."""
-    if state in (TaskState.QUEUED, TaskState.STOPPING):
+    if state in _STOPPED_CLOCK:
         return TaskChanges(left=None, hard_at=None, soft_at=None)
     if state in AWAITING:
         return _paused_clock(call, task)

@@ -20,6 +20,7 @@ from hive_core.ledger.tasks.end_in_batches import Sweep
 from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.work.task import WELL, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.notices import inbox
+from hive_core.operations.tasks.deliveries import early_result
 from hive_core.operations.tasks.notices import send_daemon_mail
 from hive_core.operations.tasks.offers import offer_next_tasks
 from hive_core.operations.tasks.steps import take_step, task_topic
@@ -113,7 +114,7 @@ def _begin_stop(
         return task
     name = call.hive.name(task.assignee)
     if name is None or not task.begun:
-        result = TaskResult(status, error=why)
+        result = early_result(call, task, status, why)
         event = "drop" if status is ResultStatus.STOPPED else "fail"
         after = take_step(call, task, event, why=why, result=result)
         if name and task.message and not call.ledger.messages.untaken(task.assignee, task.message):

@@ -11,7 +11,8 @@ from hive_core.broker.operation import Result
 from hive_core.broker.quarantine import quarantine_holder, quarantine_reason
 from hive_core.ledger.mail.posting import one_line
 from hive_core.model.agents.machine import State
-from hive_core.model.work.task import UNSTARTED, Task
+from hive_core.model.work.judgement import CHECK, MODEL
+from hive_core.model.work.task import UNSTARTED, Task, TaskResult
 from hive_core.operations.pages import reply_bytes
 from hive_core.operations.tasks.notices import party_name, task_traceparent
 
@@ -33,6 +34,17 @@ class ResultRow(Result):
         description="Cost in millionths of the currency; reported by the agent, not measured."
     )
     attempts: int = Field(description="How often the task was given to its agent.")
+
+
+class JudgementRow(Result):
+    attempt: int = Field(description="Attempt whose result was judged.")
+    verdict: str = Field(description="accept, retry or escalate.")
+    judge: str = Field(
+        description="check (of the daemon), model (of the assigner's session), or the name of the"
+        " caller."
+    )
+    feedback: str = Field(description="Reason of the verdict.")
+    time: float = Field(description="Seconds since 1970.")
 
 
 class TaskRow(Result):
@@ -100,13 +112,34 @@ def result_row(call: Call, task: Task) -> ResultRow | None:
     result = task.result
     if result is None or task.ended is None:
         return None
-    started = task.ended if task.started is None else task.started
+    return _result_fields(call, task, result, task.ended)
+
+
+def delivered_row(call: Call, task: Task) -> ResultRow | None:
+    """The result of a task that waits for a verdict."""
+    delivery = call.ledger.tasks.judgements.delivery(task.id)
+    return None if delivery is None else _result_fields(call, task, delivery.result, call.now)
+
+
+def judgement_rows(call: Call, task: Task) -> list[JudgementRow]:
+    """The verdicts on the results of a task, the oldest first."""
+    return [
+        JudgementRow(
+            attempt=row.attempt, verdict=row.verdict, feedback=row.feedback, time=row.at,
+            judge=row.by if row.by in (CHECK, MODEL) else party_name(call, row.by),
+        )
+        for row in call.ledger.tasks.judgements.of(task.id)
+    ]  # fmt: skip
+
+
+def _result_fields(call: Call, task: Task, result: TaskResult, ended: float) -> ResultRow:
+    started = ended if task.started is None else task.started
     return ResultRow(
         worker=party_name(call, task.assignee), worker_id=task.assignee,
         status=result.status.value, summary=result.summary,
         data=None if result.data is None else dict(result.data),
         error=result.error, artifacts=list(result.artifacts),
-        duration=round(max(0.0, task.ended - started), 3), tokens=result.tokens,
+        duration=round(max(0.0, ended - started), 3), tokens=result.tokens,
         cost=result.cost, attempts=task.attempt,
     )  # fmt: skip
 

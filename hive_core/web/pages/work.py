@@ -15,7 +15,8 @@ COLUMNS: Final = (
     ("Queued", ("queued", "waiting", "pending_delegation")),
     ("Working", ("in_progress", "stopping")),
     ("Waits for a plan", ("awaiting_plan_approval",)),
-    ("Waits for an answer", ("awaiting_more_information",)), ("Done", ("done", "cancelled")),
+    ("Waits for an answer", ("awaiting_more_information",)),
+    ("Waits for a verdict", ("awaiting_judgement",)), ("Done", ("done", "cancelled")),
 )  # fmt: skip
 GROUPS: Final = ("agent", "model", "task", "day")
 

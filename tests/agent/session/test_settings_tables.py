@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hive_core.agent.session.judge_settings import JudgeSettings
 from hive_core.agent.session.memory.settings import MemorySettings
 from hive_core.agent.session.runtimes.acp_custom import AcpSettings
 from hive_core.agent.session.services import SessionSettings
@@ -21,7 +22,7 @@ from hive_core.model.config.agent_config import AgentConfig, parse_agent_config
 
 READERS: dict[str, Callable[[Mapping[str, object]], Any]] = {
     "session": SessionSettings.of, "memory": MemorySettings.of, "subagents": ForkSettings.of,
-    "acp": AcpSettings.of,
+    "acp": AcpSettings.of, "judge": JudgeSettings.of,
 }  # fmt: skip
 KEYS = [(table, key) for table in READERS
         for key in type(getattr(AgentConfig(), table)).model_fields]  # fmt: skip

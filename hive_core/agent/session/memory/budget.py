@@ -46,6 +46,7 @@ class DailyTokens:
             return 0
 
     def _write(self, tokens: int) -> None:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         spare = self._file.with_suffix(".new")
         with spare.open("w", encoding="utf-8") as file:
             json.dump({"day": self._day(), "tokens": tokens}, file)
