@@ -83,14 +83,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Several processes take files in this order: those with a lab, spread among the others.
 
     A lab waits for most of its time and other tests compute, so each kind uses what the other one
-    leaves. Of each kind those that take longest come first (`slow`, `lab("slow")`), and the last
-    tenth has no lab: a process that is alone at the end has only short files.
+    leaves. Of each kind those that take longest come first (`slow`, `lab("slow")`, files that
+    share a host), and the last tenth has no lab: a process that is alone at the end has only short
+    files.
     """
     if not hasattr(config, "workerinput"):
         return
     files = dict.fromkeys(item.path for item in items)
     markers = {item.path: marker for item in items if (marker := item.get_closest_marker("lab"))}
-    labs = sorted(markers, key=lambda path: "slow" not in markers[path].args)
+    labs = sorted(
+        markers, key=lambda path: not (shared_name(path.name) or "slow" in markers[path].args)
+    )
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     others = [path for path in files if path not in markers]
     others.sort(key=lambda path: path not in slow)

@@ -16,10 +16,19 @@ from e2e.labhost import Lab, LabError
 
 FILES: Final = {
     "tree": ("test_rows_tree", "test_rows_views", "test_move_live"),
-    "wire": ("test_rows_clients", "test_rows_wire", "test_cli_serve", "test_model_sockets"),
+    "wire": ("test_rows_clients", "test_rows_wire", "test_cli_serve"),
+    "models": ("test_models_host", "test_egress", "test_model_sockets"),
+    "runs": ("test_rows_kill", "test_rows_machines"),
+    "work": ("test_rows_tasks", "test_rows_interrupted", "test_rows_lives"),
+    "mail": (
+        "test_rows_mail", "test_rows_questions", "test_rows_budgets", "test_rows_triggers",
+        "test_rows_keeping",
+    ),
+    "host": ("test_attacks_data", "test_destroy_many", "test_daemon_life"),
+    "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
     "commands": ("test_cli_commands", "test_cli_inside"),
     "authority": ("test_rows_authority", "test_rows_roles", "test_rows_audit"),
-}
+}  # fmt: skip
 _NAMES: Final = {file: name for name, files in FILES.items() for file in files}
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import times
 
 from hive_core.errors import HIVE
@@ -49,14 +48,12 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("host")
     made.call("Spawn", name="bob", parent="root", command=["python3", "-c", MOVE])
     made.wait("running", "bob")
     made.until(lambda: "moved" in str(made.call("GetLogs", agent="bob")["lines"]), "did not move")
-    yield made
-    made.close_connections()
+    return made
 
 
 def test_attack_64_a_shell_opens_despite_hostile_control_group_names(host: HiveHost) -> None:

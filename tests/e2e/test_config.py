@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import times
 
 pytestmark = pytest.mark.lab("slow")
@@ -37,14 +36,11 @@ git add -A; git -c user.name="$who" -c user.email="$who@x" commit -qm change; gi
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("config", SETTINGS)
     made.grow(lead={"role": "lead"})
     made.grow(bob={"parent": "lead", "command": ["sh", "-c", PROGRAM]})
-    yield made
-    made.close_connections()
+    return made
 
 
 def edit(host: HiveHost, files: dict[str, str], clone: str = CLONE, who: str = "lead") -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab("slow")
 
@@ -40,16 +39,13 @@ echo '* diff=x filter=x' >.git/info/attributes
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
+def host(shared_host: SharedHost) -> HiveHost:
     """root above mum, mum above kid and imp."""
-    hive_host = HiveHost(lab)
-    hive_host.settings(SETTINGS)
-    hive_host.setup()
+    hive_host = shared_host.prepare("config", SETTINGS)
     hive_host.grow(mum="root", kid="mum", imp="mum")
     for name in ("kid", "imp"):
         hive_host.hive("cap", "grant", name, "config.propose")
-    yield hive_host
-    hive_host.close_connections()
+    return hive_host
 
 
 def sh(host: HiveHost, agent: str, script: str, where: str = "") -> str:

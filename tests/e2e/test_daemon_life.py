@@ -6,12 +6,11 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import at_most
 
 pytestmark = pytest.mark.lab("slow")
@@ -19,12 +18,10 @@ HOLD = ["sleep", "1000"]
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    hive_host = HiveHost(lab)
-    hive_host.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    hive_host = shared_host.prepare("host")
     hive_host.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
-    yield hive_host
-    hive_host.close_connections()
+    return hive_host
 
 
 def pids(host: HiveHost) -> list[int]:
@@ -208,10 +205,10 @@ def test_manual_commits_create_destroy_and_move_agents(host: HiveHost) -> None:
     host.hive("move", "bob", "--parent", "ann")
 
 
-def test_a_reboot_starts_the_agents_that_should_run(lab: Lab, host: HiveHost) -> None:
+def test_a_reboot_starts_the_agents_that_should_run(host: HiveHost) -> None:
     host.hive("stop", "bob")
     host.close_connections()
-    lab.reboot(power_cut=True)
+    host.lab.reboot(power_cut=True)
     try:
         host.until(
             lambda: hived_property(host, "ActiveState") == "active", "hived is up", seconds=15

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import times
 
 pytestmark = [pytest.mark.lab("slow"), pytest.mark.sized]
@@ -16,11 +14,8 @@ KIDS = 2
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    return shared_host.prepare("host")
 
 
 def test_destroying_many_subtrees_raises_no_alarm(host: HiveHost) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -70,13 +70,11 @@ except OSError as error:
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
-    made.settings(SETTINGS)
+def host(shared_host: SharedHost) -> Iterator[HiveHost]:
+    made = shared_host.prepare("models", SETTINGS)
     made.run("sh", "-ec", NETWORK)
     made.run("mkdir", "-p", "/var/empty")
-    server = lab.popen(SERVER, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = made.lab.popen(SERVER, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     made.restart()
     made.grow(ann={
         "role": "worker", "parent": "root", "network": "egress-allowlist",
@@ -84,7 +82,6 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     }, bob={"role": "worker", "parent": "root", "command": ["sleep", "infinity"]})  # fmt: skip
     made.wait("running", "ann", "bob")
     yield made
-    made.close_connections()
     server.kill()
     server.wait()
 

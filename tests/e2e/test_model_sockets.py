@@ -54,7 +54,7 @@ print(control.recv(4096).decode())
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("wire")
+    made = shared_host.prepare("models")
     if made.run("id", USER, check=False).returncode:
         made.run("useradd", "--system", "--no-create-home", USER)
         made.restart()

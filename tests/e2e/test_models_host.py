@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from environments import environment_of
 
 pytestmark = pytest.mark.lab
@@ -56,13 +56,10 @@ IMPORT = (
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
+def host(shared_host: SharedHost) -> HiveHost:
     if environment_of("small") is None:
         pytest.skip("the embedded model could not be fetched: a host works without it")
-    made = HiveHost(lab)
-    made.setup()
-    yield made
-    made.close_connections()
+    return shared_host.prepare("models")
 
 
 def chat(host: HiveHost) -> tuple[int, Any]:

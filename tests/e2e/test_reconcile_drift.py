@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 from hive_core.reconcile.exit_counting import CRASHED
 
@@ -18,13 +17,10 @@ SETTINGS = "[back_off]\nmost = 1\n"
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    hive_host = HiveHost(lab)
-    hive_host.settings(SETTINGS)
-    hive_host.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    hive_host = shared_host.prepare("config", SETTINGS)
     hive_host.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
-    yield hive_host
-    hive_host.close_connections()
+    return hive_host
 
 
 def invocations(host: HiveHost, *agents: str) -> list[str]:
@@ -86,6 +82,7 @@ def test_a_container_killed_from_the_host_is_reported_once_and_restarted(host: H
     (before,) = invocations(host, "bob")
     assert host.main_pid("bob")
     host.mail("ann")
+    (last,) = host.events(last=1)
     host.run("kill", "-KILL", str(host.main_pid("bob")))
     host.until(lambda: invocations(host, "bob") not in ([before], [""]), "came back")
     host.wait("running", "bob")
@@ -95,7 +92,8 @@ def test_a_container_killed_from_the_host_is_reported_once_and_restarted(host: H
     ]
     assert "killed with KILL" in letters[0]["body"]
     assert host.mail("ann") == []
-    crashes = [event for event in host.events() if event["kind"] == "crash"]
+    events = host.events(after=str(last["seq"]), limit=1000)
+    crashes = [event for event in events if event["kind"] == "crash"]
     assert [crash["target"] for crash in crashes] == ["bob"]
     journal = host.run("journalctl", "--output=cat", f"MESSAGE_ID={CRASHED}").stdout
     assert "bob crashed: killed with KILL" in journal

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 SETTINGS = "[budgets]\nstop = 1\n"
@@ -17,14 +16,11 @@ SUBTREE = {"memory_max": 512 << 20, "tasks_max": 200}
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("mail", SETTINGS)
     made.grow(boss={"role": "lead", "subtree": SUBTREE}, ann={"role": "lead"})
     made.grow(wim={"parent": "boss", "role": "worker"}, wes={"parent": "ann", "role": "worker"})
-    yield made
-    made.close_connections()
+    return made
 
 
 def give(host: HiveHost, caller: str, agent: str, kind: str, amount: int, **more: object) -> Any:  # noqa: ANN401 - a reply

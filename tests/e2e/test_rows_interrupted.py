@@ -6,12 +6,11 @@ on from its log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -21,15 +20,12 @@ ONCE = "test -e /agents/{0}/state/once || {{ touch /agents/{0}/state/once; sleep
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings("[back_off]\nfirst = 0.2\n")
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("work", "[back_off]\nfirst = 0.2\n")
     made.grow(lead={"role": "lead"})
     session: dict[str, object] = {"parent": "lead", "command": DOES, "runtime": "builtin"}
     made.grow(again={**session, "role": "daemon"}, stays={**session, "role": "worker"})
-    yield made
-    made.close_connections()
+    return made
 
 
 def give(host: HiveHost, agent: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from secrets import token_hex
 
 import pytest
 from cli.golden_old import listing, make
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -16,12 +15,8 @@ OLD = "/var/lib/hyperhive"
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings("[retention]\narchive = 3\n")
-    made.setup()
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    return shared_host.prepare("mail", "[retention]\narchive = 3\n")
 
 
 def test_an_older_install_is_taken_over_through_real_containers(host: HiveHost) -> None:

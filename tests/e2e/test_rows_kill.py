@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import long
@@ -15,6 +14,7 @@ from chaos.campaign import CLIENTS, ClientCrowd, Killer
 from chaos.oracle import Evidence, lines, verdict, verify_tampered_logs
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab("slow")
 
@@ -81,13 +81,11 @@ def test_random_kills_lose_or_repeat_nothing_acknowledged(
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("runs")
     made.grow(ann="root", ben="root")
     made.grow(cid="ann")
-    yield made
-    made.close_connections()
+    return made
 
 
 def test_requests_during_a_daemon_start_are_carried_out(host: HiveHost) -> None:
@@ -105,9 +103,7 @@ def test_requests_during_a_daemon_start_are_carried_out(host: HiveHost) -> None:
 
 @pytest.mark.sized
 @pytest.mark.parametrize("power_cut", [False, True][: long.times(1, 2)])
-def test_a_host_boot_starts_exactly_the_wanted_agents(
-    lab: Lab, host: HiveHost, *, power_cut: bool
-) -> None:
+def test_a_host_boot_starts_exactly_the_wanted_agents(host: HiveHost, *, power_cut: bool) -> None:
     """A reboot and a pulled plug: wishes, mail, files and the tree are as they were.
 
     K11: one that does not end by itself holds up the whole for 15 s at most.
@@ -125,7 +121,7 @@ def test_a_host_boot_starts_exactly_the_wanted_agents(
     tree = host.tree()
     host.close_connections()
     began = time.monotonic()
-    lab.reboot(power_cut=power_cut)
+    host.lab.reboot(power_cut=power_cut)
     assert time.monotonic() - began < long.at_most(15 + 5)  # and a boot
     host.answers(30)
     running = [agent for agent in tree if agent not in {"stopped", "ended", "broken"}]

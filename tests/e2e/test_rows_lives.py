@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab("slow")
 
@@ -22,13 +22,10 @@ echo "began at $n"; while :; do sleep 0.05; done
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(f"[life]\nreap = {REAP}\n")
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("work", f"[life]\nreap = {REAP}\n")
     made.grow(lead={"role": "lead"})
-    yield made
-    made.close_connections()
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import at_most
 
 pytestmark = pytest.mark.lab("slow")
@@ -26,12 +26,10 @@ STUBBORN = "trap '' TERM INT HUP; echo ready; while :; do sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("runs")
     made.grow(lead={"role": "lead"})
-    yield made
-    made.close_connections()
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -25,16 +25,13 @@ copies = "low"
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("mail", SETTINGS)
     echo = ["hive-agent", "serve", "--", "sh", "-c", "read -r x; echo heard $x"]
     made.grow(lead={"role": "lead"}, other={"role": "lead"}, echo={"command": echo})
     made.grow(ann={"parent": "lead"}, ben={"parent": "lead"},
               job={"parent": "lead", "role": "task"})  # fmt: skip
-    yield made
-    made.close_connections()
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -22,15 +22,12 @@ SETTINGS = f"[talk]\nopen = 3\ncritical = {CLIMB}\n"
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("mail", SETTINGS)
     made.grow(lead={"role": "lead"}, side={"role": "lead"})
     made.grow(wrk={"parent": "lead", "role": "worker"})
     made.grow(tom={"parent": "wrk", "role": "task"})
-    yield made
-    made.close_connections()
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import at_most, figure, times
 
 pytestmark = pytest.mark.lab
@@ -25,15 +25,12 @@ DOES = ["hive-agent", "serve", "--parallel", "2", "--", "sh"]
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(f"[tasks]\ngrace = {GRACE}\n")
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("work", f"[tasks]\ngrace = {GRACE}\n")
     made.grow(lead={"role": "lead"})
     worker: dict[str, object] = {"parent": "lead", "role": "worker", "command": DOES}
     made.grow(one=worker, two=worker, three=worker, held={"parent": "lead", "role": "worker"})
-    yield made
-    made.close_connections()
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,11 @@ import base64
 import hmac
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from e2e.webhook_requests import (
     github_headers,
     hive_headers,
@@ -37,14 +36,11 @@ WantedBy=sockets.target
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("mail", SETTINGS)
     made.grow(lead={"role": "lead"}, other={"role": "lead"})
     made.grow(ann={"parent": "lead", "role": "worker"}, bea={"parent": "lead", "role": "worker"})
-    yield made
-    made.close_connections()
+    return made
 
 
 def put(host: HiveHost, caller: str, name: str, when: dict[str, object], **more: object) -> Reply:
