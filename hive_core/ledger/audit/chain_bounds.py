@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from hive_core.ledger.core.connection import Connection
 
@@ -11,40 +11,71 @@ End = tuple[int, bytes]
 # Bytes that an event takes in addition to its text.
 AROUND: Final = 64
 _START: Final = (0, bytes(32))
+_TAIL, _SIZE = "events_tail", "events_size"
+_KEEP: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+
+
+def _end_text(end: End) -> str:
+    return f"{end[0]} {end[1].hex()}"
 
 
 class ChainMarks:
+    """The rows, and in memory what they hold: each COMMIT asks. A rollback reads them again."""
+
     def __init__(self, connection: Connection) -> None:
         self._db = connection
+        self._ends: dict[str, End] = {}
+        self._size: tuple[int, int] | None = None
+        connection.undo.always(self._forget)
+
+    def _forget(self) -> None:
+        self._ends.clear()
+        self._size = None
 
     def end(self, key: str) -> End:
         """One end of the chain. `key` is `events_base` or `events_tail`."""
-        text = self._db.value("SELECT value FROM meta WHERE key = ?", (key,))
-        if not text:
-            return _START
-        seq, digest = text.split()
-        return int(seq), bytes.fromhex(digest)
+        if key not in self._ends:
+            seq, digest = (self._text(key) or "0 ").split(" ")
+            self._ends[key] = (int(seq), bytes.fromhex(digest)) if digest else _START
+        return self._ends[key]
 
     def keep(self, key: str, end: End) -> None:
-        self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, f"{end[0]} {end[1].hex()}"))
+        self._db.run(_KEEP, (key, _end_text(end)))
+        self._ends[key] = end
 
     def size(self) -> tuple[int, int]:
         """The number of events, and of bytes."""
-        text = self._db.value("SELECT value FROM meta WHERE key = 'events_size'")
-        count, size = (text or "0 0").split()
-        return int(count), int(size)
+        if self._size is None:
+            count, size = (self._text(_SIZE) or "0 0").split()
+            self._size = int(count), int(size)
+        return self._size
 
     def grow(self, count: int, size: int) -> None:
         """Add to both counts; negative values subtract."""
-        had = self.size()
-        text = f"{max(0, had[0] + count)} {max(0, had[1] + size)}"
-        self._db.run("INSERT OR REPLACE INTO meta VALUES ('events_size', ?)", (text,))
+        grown = self._grown(count, size)
+        self._db.run(_KEEP, (_SIZE, f"{grown[0]} {grown[1]}"))
+        self._size = grown
 
-    def sum(self, where: Literal["seq < ?", "seq > ?"], seq: int) -> tuple[int, int]:
-        """The number of events on one side of `seq`, and of bytes."""
+    def extend(self, tail: End, count: int, size: int) -> None:
+        """Keep a new tail, and add the events before it to the counts."""
+        grown = self._grown(count, size)
+        rows = (_TAIL, _end_text(tail), _SIZE, f"{grown[0]} {grown[1]}")
+        self._db.run(f"{_KEEP}, (?, ?)", rows)
+        self._ends[_TAIL], self._size = tail, grown
+
+    def _grown(self, count: int, size: int) -> tuple[int, int]:
+        had = self.size()
+        return max(0, had[0] + count), max(0, had[1] + size)
+
+    def _text(self, key: str) -> str | None:
+        text: str | None = self._db.value("SELECT value FROM meta WHERE key = ?", (key,))
+        return text
+
+    def sum_below(self, seq: int) -> tuple[int, int]:
+        """The number of events below `seq`, and of bytes."""
         sql = (
             f"SELECT COUNT(*), COALESCE(SUM(length(CAST(body AS BLOB)) + {AROUND}), 0)"  # noqa: S608
-            f" FROM events WHERE {where}"
+            " FROM events WHERE seq < ?"
         )
         count, size = self._db.row(sql, (seq,)) or (0, 0)
         return int(count), int(size)

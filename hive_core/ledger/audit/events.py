@@ -83,6 +83,8 @@ class AuditLog:
         self._tail: End | None = None
         self._last: int | None = None
         self._unsealed = False
+        # The events that this transaction added to the chain: JSON by number.
+        self._added: dict[int, bytes] = {}
         self._marks = ChainMarks(connection)
         self.thinning = Thinning(connection, self._marks)
         self._heads = Heads(self._load)
@@ -118,7 +120,8 @@ class AuditLog:
         body = form.json_for(request, now)
         if seq != before + 1:
             body = f"{AFTER}{before},{body[1:]}"
-        digest = sha256(digest + body.encode()).digest()
+        self._added[seq] = data = body.encode()
+        digest = sha256(digest + data).digest()
         self._db.later(_INSERT, (seq, digest, body))
         self._tail, self._last, self._unsealed = (seq, digest), seq, True
         return seq
@@ -272,7 +275,7 @@ class AuditLog:
         if row is None:
             return 0
         self.thinning.forget_below(before)
-        count, size = self._marks.sum("seq < ?", before)
+        count, size = self._marks.sum_below(before)
         self._marks.keep("events_base", (row[0], row[1]))
         self._marks.grow(-count, -size)
         self._db.run("DELETE FROM moved_notes WHERE last <= ?", (row[0],))
@@ -287,12 +290,12 @@ class AuditLog:
         """Store the end of the chain, and prune to the limits. Called before COMMIT."""
         if not self._unsealed:
             return
-        sealed, end = self._marks.end("events_tail"), self._end()
-        if end != sealed:
-            self._marks.grow(*self._marks.sum("seq > ?", sealed[0]))
-            self._marks.keep("events_tail", end)
-            self.thinning.came(sealed[0])
+        end, added = self._end(), self._added
+        if added:
+            self._marks.extend(end, len(added), sum(map(len, added.values())) + AROUND * len(added))
+            self.thinning.came(added.values())
             self._shorten()
+            self._added = {}
         if self.last > end[0]:
             # The newest notes may be pruned; this prevents reuse of their numbers.
             self._db.run("INSERT OR REPLACE INTO meta VALUES ('events_last', ?)", (str(self.last),))
@@ -337,5 +340,7 @@ class AuditLog:
             last = (row[0], row[1]) if row else self._marks.end("events_base")
             # The position of the mark, not of the table, so that a truncation stays detectable.
             sealed = self._marks.end("events_tail")
-            self._tail = sealed if sealed[0] >= last[0] else last
+            self._tail = tail = sealed if sealed[0] >= last[0] else last
+            # After a rollback to a savepoint.
+            self._added = {seq: data for seq, data in self._added.items() if seq <= tail[0]}
         return self._tail

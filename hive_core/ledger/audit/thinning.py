@@ -54,15 +54,12 @@ class Thinning:
         self._losers = frozenset[str]()
         self._spare = 0
 
-    def came(self, after: int) -> None:
-        """Count the events after this number."""
+    def came(self, events: Iterable[bytes]) -> None:
+        """Count new events, given as their JSON."""
         if self.shares is None:
             return
-        for body, size in self._db.rows(
-            f"SELECT {_ENDS} FROM events WHERE seq > ?",  # noqa: S608
-            (after,),
-        ):
-            self._count(payer_of(body), size + AROUND)
+        for data in events:
+            self._count(payer_of(data.decode()), len(data) + AROUND)
 
     def thin(self, count: int, size: int) -> bool:
         """Remove so many events and bytes from the branch that has the most.
