@@ -52,18 +52,18 @@ class ChainMarks:
 
     def grow(self, count: int, size: int) -> None:
         """Add to both counts; negative values subtract."""
-        grown = self._grown(count, size)
+        grown = self._size_after(count, size)
         self._db.run(_KEEP, (_SIZE, f"{grown[0]} {grown[1]}"))
         self._size = grown
 
     def extend(self, tail: End, count: int, size: int) -> None:
         """Keep a new tail, and add the events before it to the counts."""
-        grown = self._grown(count, size)
+        grown = self._size_after(count, size)
         rows = (_TAIL, _end_text(tail), _SIZE, f"{grown[0]} {grown[1]}")
         self._db.run(f"{_KEEP}, (?, ?)", rows)
         self._ends[_TAIL], self._size = tail, grown
 
-    def _grown(self, count: int, size: int) -> tuple[int, int]:
+    def _size_after(self, count: int, size: int) -> tuple[int, int]:
         had = self.size()
         return max(0, had[0] + count), max(0, had[1] + size)
 

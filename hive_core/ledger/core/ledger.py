@@ -300,7 +300,8 @@ class Ledger:
             raise
         self._step("committed")
         for buckets in self._charged:
-            buckets.commit()
+            if buckets.changed:
+                buckets.commit()
 
     def roll_back(self) -> None:
         for buckets in self._charged:

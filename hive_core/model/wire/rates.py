@@ -17,8 +17,8 @@ class TokenBuckets:
         self.per_second = per_second
         self.burst = float(burst)
         self._buckets: dict[Hashable, tuple[float, float]] = {}
-        # The buckets as they were at the last `commit`.
-        self._before: dict[Hashable, tuple[float, float]] = {}
+        # The buckets that were changed since the last `commit`, as they were then.
+        self.changed: dict[Hashable, tuple[float, float]] = {}
         self._sweep_at = _SWEEP
 
     def __len__(self) -> int:
@@ -39,19 +39,19 @@ class TokenBuckets:
         if left < 1.0:
             self._buckets[key] = (left, now)
             return (1.0 - left) / self.per_second
-        if key not in self._before:
-            self._before[key] = bucket
+        if key not in self.changed:
+            self.changed[key] = bucket
         self._buckets[key] = (left - 1.0, now)
         return 0.0
 
     def commit(self) -> None:
         """Keep the tokens that were taken as used."""
-        self._before.clear()
+        self.changed.clear()
 
     def roll_back(self) -> None:
         """Return the tokens taken since the last `commit`: their calls will be repeated."""
-        self._buckets.update(self._before)
-        self._before.clear()
+        self._buckets.update(self.changed)
+        self.changed.clear()
 
     def forget(self, key: Hashable) -> None:
         """Drop the bucket of a key that is no longer used."""
