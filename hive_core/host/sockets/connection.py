@@ -6,7 +6,7 @@ import asyncio
 import select
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol
@@ -64,7 +64,12 @@ class ConnectionHost(Protocol):
 
     patience: PeerTimeouts
 
-    def feed(self, line: ClientConnection, frames: list[bytes | BadFrame]) -> None: ...
+    @property
+    def pressed(self) -> Collection[object]:
+        """The parties that hold too much: an answer to one of them may let it go on."""
+        ...
+
+    def feed(self, line: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None: ...
 
     def on_drained(self, line: ClientConnection) -> None: ...
 
@@ -133,20 +138,22 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._take(self._line, _ROOM[:nbytes].tobytes())
 
     def _take(self, line: ClientConnection, data: bytes) -> None:
-        frames: list[bytes | BadFrame] = []
+        frames: Sequence[bytes | BadFrame]
+        if len(data) > _FRAMES_MOST:  # else it cannot hold more frames
+            data = self._whole_frames(data)
         try:
-            frames.extend(self._reader.feed(self._whole_frames(data)))
+            frames = self._reader.feed(data)
         except BadFrame as fault:
-            frames.append(fault)
-        hurried = self._hurried
+            frames = (fault,)
+        hurried, pending = self._hurried, self._reader.pending
         # A connection without a deadline that got only whole frames, the usual case, needs none.
-        if (hurried or self._reader.pending) and (frames or not hurried):
+        if (hurried or pending) and (frames or not hurried):
             self._hurry_if_slow()
         if frames:
             self._host.feed(line, frames)
             if line.bytes_held > _HELD_MOST or len(line.frames) > _FRAMES_MOST or self._uncut:
                 self.pause_read()
-        if self.unread > LITTLE:
+        if (pending or self._uncut or line.bytes_held > LITTLE) and self.unread > LITTLE:
             self._host.on_memory_change(self, line)
 
     def _whole_frames(self, data: bytes) -> bytes:
@@ -166,7 +173,8 @@ class PeerConnection(asyncio.BufferedProtocol):
             return
         if line.full:
             self.resume_read()
-        self._host.on_memory_change(self, line)
+        if self._stuck or line.write_blocked or self._host.pressed:
+            self._host.on_memory_change(self, line)
 
     @property
     def unread(self) -> int:

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,7 @@ class SocketServer:
         self._loop = asyncio.get_running_loop()
         self._woken = self._turning = self._dead = False
         self._listeners: dict[str, Listener] = {}
+        self.pressed: set[str] = set()
         self._adopted: dict[str, socket.socket] = {}
         self._deadlines: dict[PeerConnection, float] = {}
         self._endings: set[PeerConnection] = set()
@@ -170,6 +171,7 @@ class SocketServer:
         if listener is None:
             return
         listener.close()
+        self.pressed.discard(party)
         listener.path.unlink(missing_ok=True)
         if self._keeper is not None and listener.is_kept:
             self._keeper.drop(party)
@@ -200,7 +202,7 @@ class SocketServer:
         seat = LoginSeat() if listener.party == LOGIN else None
         return ClientConnection(agent, uid, connection.send, sub, seat)
 
-    def feed(self, line: ClientConnection, frames: list[bytes | BadFrame]) -> None:
+    def feed(self, line: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
         self._broker.receive(line, frames)
 
     def on_drained(self, line: ClientConnection) -> None:
@@ -209,6 +211,13 @@ class SocketServer:
     def on_memory_change(self, connection: PeerConnection, line: ClientConnection) -> None:
         if (listener := self._listeners.get(line.caller)) is not None:
             listener.apply_backpressure(connection)
+            self._note_pressure(listener)
+
+    def _note_pressure(self, listener: Listener) -> None:
+        if listener.paused or listener.choked:
+            self.pressed.add(listener.party)
+        else:
+            self.pressed.discard(listener.party)
 
     def on_ending(self, connection: PeerConnection) -> None:
         self._endings.add(connection)
@@ -220,6 +229,7 @@ class SocketServer:
         if (listener := self._listeners.get(line.caller)) is not None:
             listener.connections.discard(connection)
             listener.release_backpressure()
+            self._note_pressure(listener)
         if (task := self._tasks.pop(line, None)) is not None:
             task.cancel()
 
