@@ -36,7 +36,7 @@ from hive_core.host.sockets.login_socket import LoginSocket
 from hive_core.host.sockets.model_sockets import AgentSocketGroup, ModelSockets
 from hive_core.host.sockets.server import SocketServer
 from hive_core.host.sockets.service_doors import MODEL_SOCKETS, ServiceDoors, user_id
-from hive_core.host.sockets.subagent_sockets import SubAgentSocketPairs
+from hive_core.host.sockets.subagent_sockets import SubAgentServices, SubAgentSocketPairs
 from hive_core.host.storage.backups import BackupRunner
 from hive_core.host.storage.credentials import Credentials
 from hive_core.host.storage.deferred_reads import DeferredReads
@@ -149,9 +149,8 @@ class Daemon:
 
     @cached_property
     def subagent_sockets(self) -> SubAgentSocketPairs:
-        return SubAgentSocketPairs(
-            lambda: self.sockets, self.doors, self.settings.paths, self.stores.ledger, self._name_of
-        )
+        parts = SubAgentServices(self.doors, lambda: self.egress_sockets), self.settings.paths
+        return SubAgentSocketPairs(lambda: self.sockets, *parts, self.stores.ledger, self._name_of)
 
     def _name_of(self, uuid: str) -> str:
         return self.broker.hive.name(uuid) or uuid

@@ -57,7 +57,7 @@ class Journal(Protocol):
 class SubAgentSockets(Protocol):
     """The sockets of sub-agents, in the socket directories of their agents."""
 
-    async def open(self, agent: str, id_: str, uid: int) -> None:
+    async def open(self, agent: str, id_: str, uid: int, *, has_network: bool) -> None:
         """Listen on the sockets of a sub-agent that has this uid in the container of the agent.
 
         Raises HiveError, and leaves nothing behind, where they cannot be made.

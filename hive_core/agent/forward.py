@@ -23,8 +23,8 @@ from hive_core.errors import InvalidArgument, Unreachable
 ABOUT: Final = "Forward loopback TCP ports to Unix sockets, each PORT=SOCKET."
 HOST: Final = "127.0.0.1"
 CONNECTIONS: Final = 128  # on each port; more wait until one ends
-# Users of sub-agents, which have sockets of their own.
-SUB_AGENTS: Final = 60_000
+# Those above are of sub-agents, which have sockets of their own.
+AGENT_USERS: Final = range(60_000)
 _PORT_MOST: Final = 65_535
 _BACKLOG: Final = 128
 _CHUNK: Final = 1 << 16
@@ -169,10 +169,10 @@ class ForwardedConnection:
 class PortListener:
     """One port: it takes connections up to a number, and then again when one has ended."""
 
-    def __init__(self, pair: ForwardPair, most: int, refused_from: int) -> None:
+    def __init__(self, pair: ForwardPair, most: int, users: range) -> None:
         self.pair = pair
         self.most = most
-        self._refused_from = refused_from
+        self._users = users
         self.open = 0
         self._failed = False
         try:
@@ -192,7 +192,7 @@ class PortListener:
         except (BlockingIOError, ConnectionAbortedError):
             return None
         uid = client_uid(address, self.socket.getsockname())
-        target = self._connect() if uid is not None and uid < self._refused_from else None
+        target = self._connect() if uid in self._users else None
         if target is None:
             client.close()
             return None
@@ -217,14 +217,14 @@ class PortListener:
 
 
 class ForwardServer:
-    """All ports and connections of one process; users from `refused_from` on have none."""
+    """All ports and connections of one process, for these `users` of the container."""
 
     def __init__(
-        self, pairs: Sequence[ForwardPair], most: int = CONNECTIONS, refused_from: int = SUB_AGENTS
+        self, pairs: Sequence[ForwardPair], most: int = CONNECTIONS, users: range = AGENT_USERS
     ) -> None:
         self._selector = selectors.DefaultSelector()
         self._open: set[ForwardedConnection] = set()
-        self.ports = [PortListener(pair, most, refused_from) for pair in pairs]
+        self.ports = [PortListener(pair, most, users) for pair in pairs]
         for port in self.ports:
             self._watch(port.socket, selectors.EVENT_READ, port)
 

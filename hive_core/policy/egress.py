@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.subagent import INHERIT, SubAgent
 from hive_core.model.wire.egress import (
     ANY,
     HOST,
@@ -50,6 +51,21 @@ def decide_egress(
     whose = "[egress] in hive.toml" if rule is None else name
     reason = f"no egress rule of {whose} allows {target}"
     return EgressDecision(allowed=False, rule=NOT_ALLOWED, reason=reason)
+
+
+def decide_subagent_egress(line: Sequence[SubAgent], target: EgressTarget) -> EgressDecision:
+    """Whether the rules of a sub-agent and of all above it allow the target; `line` begins with it.
+
+    Those of their agent decide too.
+    """
+    rule = INHERIT
+    for sub in line:
+        allowing = INHERIT if INHERIT in sub.network else allowing_rule(target, sub.network)
+        if allowing is None:
+            reason = f"no egress rule of sub-agent {sub.id} allows {target}"
+            return EgressDecision(allowed=False, rule=NOT_ALLOWED, reason=reason)
+        rule = allowing if rule == INHERIT else rule
+    return EgressDecision(allowed=True, rule=rule)
 
 
 def egress_policy(spec: AgentSpec, allow: Sequence[str], *, held: bool) -> str:

@@ -9,19 +9,24 @@ from hive_core.model.agents.subagent import SUBAGENT_UIDS, address
 class MemorySubAgentSockets:
     """`listening`: the uid that the sockets of each sub-agent accept, by its party.
 
+    `networked`: those of them that have a socket to hosts.
+
     Without a ledger they listen for ever.
     """
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger
         self.listening: dict[str, int] = {}
+        self.networked: set[str] = set()
         self._new: set[str] = set()
 
-    async def open(self, agent: str, id_: str, uid: int) -> None:
+    async def open(self, agent: str, id_: str, uid: int, *, has_network: bool) -> None:
         """Listen for a sub-agent."""
         if uid not in SUBAGENT_UIDS:
             raise ValueError(f"{uid} is not the uid of a sub-agent")
         self.listening[address(agent, id_)] = uid
+        if has_network:
+            self.networked.add(address(agent, id_))
         self._new.add(address(agent, id_))
 
     def settle(self, agent: str, id_: str) -> None:
@@ -40,3 +45,4 @@ class MemorySubAgentSockets:
         known = {sub.party for sub in self._ledger.subagents.all()}
         for party in self.listening.keys() - known - self._new:
             del self.listening[party]
+            self.networked.discard(party)

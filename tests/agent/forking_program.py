@@ -92,7 +92,7 @@ def lie(program: ForkingProgram, foreign: str) -> Answers:
     """Name other depths and other parties; the last but one of the requests is honest."""
     id_ = program.open()
     order = program.order_for(id_, "echo")
-    lies = [{"depth": 0}, {"depth": True}, {"clone_depth": -1}, {"name": "root"},
+    lies = [{"depth": 0}, {"clone_depth": False}, {"clone_depth": -1}, {"name": "root"},
             {"kind": "clone"}, {"subagent": foreign}, {"model": {"alias": "m", "wire": "x" * 99,
             "context": 1}}]  # fmt: skip
     return [
@@ -136,6 +136,14 @@ def flood(program: ForkingProgram) -> Answers:
     return [program.ask(id_, order), "many" if sent > 1 else "few"]
 
 
+def nag(program: ForkingProgram) -> Answers:
+    """Ask in vain again and again, and read each answer; then ask for what is due."""
+    id_ = program.open()
+    order = program.order_for(id_, "echo")
+    vain = [program.ask(id_, replace(order, depth=0)) for _ in range(16)]
+    return [vain[14], vain[15], program.ask(id_, order)]
+
+
 def hang_up(program: ForkingProgram) -> Answers:
     """Start one that sleeps, and wait for no answer."""
     id_ = program.open()
@@ -163,7 +171,8 @@ def die(program: ForkingProgram) -> Answers:
 
 
 TASKS: Final[dict[str, Callable[..., Answers]]] = {
-    task.__name__: task for task in (echo, sleep, delegate, grow, lie, garble, flood, hang_up, die)
+    task.__name__: task
+    for task in (echo, sleep, delegate, grow, lie, garble, flood, nag, hang_up, die)
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.agent.forward import SUB_AGENTS, ForwardPair, ForwardServer, client_uid
+from hive_core.agent.forward import AGENT_USERS, ForwardPair, ForwardServer, client_uid
 from hive_core.errors import InvalidArgument, Unreachable
 
 LAUNCHER = str(Path(__file__).parent / "run_hive_agent.py")
@@ -44,13 +44,9 @@ def unix_server(path: Path, serve: Serve) -> Iterator[None]:
 
 
 @contextmanager
-def forwarding(
-    path: Path, most: int = 4, refused_from: int = SUB_AGENTS
-) -> Iterator[tuple[str, int]]:
+def forwarding(path: Path, most: int = 4, users: range = AGENT_USERS) -> Iterator[tuple[str, int]]:
     """The address of a port that leads to this socket."""
-    server = ForwardServer(
-        [ForwardPair(0, str(path)), ForwardPair(0, "/nowhere")], most, refused_from
-    )
+    server = ForwardServer([ForwardPair(0, str(path)), ForwardPair(0, "/nowhere")], most, users)
     stop = threading.Event()
 
     def run() -> None:
@@ -234,7 +230,7 @@ def test_users_of_sub_agents_are_refused(tmp_path: Path) -> None:
     path, own = tmp_path / "socket", os.geteuid()
     with (
         unix_server(path, answer_after_the_end),
-        forwarding(path, refused_from=own) as address,  # as if this user were one
+        forwarding(path, users=range(own, own)) as address,  # as if this user were one
         socket.create_connection(address, 30) as client,
         suppress(ConnectionResetError),
     ):

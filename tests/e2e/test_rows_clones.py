@@ -97,19 +97,22 @@ calls = [{name = "hive_fork_subagent", arguments = {agent = "outer", task = "OUT
 [[rules]]
 on = "text"
 match = "OUTER"
-calls = [{name = "bash", arguments = {command = "echo mine >secret; cat secret"}}]
+calls = [{name = "bash", arguments = {command = '''
+echo mine >secret; cat secret
+python3 /run/hive/config/connect.py here.example.org:443 other.example.org:443'''}}]
 [[rules]]
 tool = "bash"
-match = "mine"
+match = '(?s)mine.*403.*403'
 calls = [{name = "hive_fork_subagent", arguments = {agent = "inner", task = "INNER"}}]
 [[rules]]
 on = "text"
 match = "INNER"
 calls = [{name = "bash", arguments = {command = '''
-id -u; for sub in $(ls /run/hive/sub); do cat ../$sub/secret 2>&1 && echo seen; done'''}}]
+id -u; for sub in $(ls /run/hive/sub); do cat ../$sub/secret 2>&1 && echo seen; done
+python3 /run/hive/config/connect.py here.example.org:443'''}}]
 [[rules]]
 tool = "bash"
-match = '(?s)(6[01]\d{3})(?!.*seen).*denied'
+match = '(?s)(6[01]\d{3})(?!.*seen).*denied.*closed'
 text = 'inner \1 alone'
 [[rules]]
 tool = "hive_fork_subagent"
@@ -151,11 +154,28 @@ every = 1
 cooldown = 0
 """
 # The sub-agent of eve writes a secret of its own, and has another one started that looks for it.
-OUTER = "---\ntools: [bash, hive_fork_subagent]\n---\nDelegate.\n"
+OUTER = """---
+tools: [bash, hive_fork_subagent]
+network: [here.example.org:443]
+---
+Delegate.
+"""
 INNER = "---\ntools: [bash]\n---\nLook around.\n"
+# What the proxy of this process says to a CONNECT. Without one, the port of the agent is asked.
+CONNECT = """
+import os, socket, sys
+port = int(os.environ.get("HTTPS_PROXY", ":3128").rpartition(":")[2])
+for target in sys.argv[1:]:
+    client = socket.create_connection(("127.0.0.1", port), 20)
+    try:
+        client.sendall(f"CONNECT {target} HTTP/1.1\\r\\n\\r\\n".encode())
+        print(client.recv(99)[9:12].decode() or "closed")
+    except OSError:
+        print("closed")
+"""
 COMMIT = """
 cd /agents/eve/config; printf %s "$1" >agent.toml; printf %s "$2" >server.py; mkdir agents
-printf %s "$3" >agents/outer.md; printf %s "$4" >agents/inner.md
+printf %s "$3" >agents/outer.md; printf %s "$4" >agents/inner.md; printf %s "$5" >connect.py
 git add -A; git -c user.name=eve -c user.email=eve@x commit -qm own; git rev-parse HEAD
 """
 # A process of this uid in the container, which claims to be its agent, and what it was answered at
@@ -209,6 +229,9 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS)
     made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES)
     made.setup()
+    made.settings('[egress]\nallow = ["*.example.org:443"]\n')
+    made.run("sh", "-c", "echo 127.0.0.1 here.example.org >>/etc/hosts")
+    made.restart()
     made.grow(ann={"role": "worker", "parent": "root", "add_capabilities": ["subagents"]})
     made.wait("running", "ann")
     yield made
@@ -334,9 +357,9 @@ def _eve(host: HiveHost) -> str:
     """A worker with an approved MCP server and two definitions of sub-agents."""
     need_runtime()
     worker = {"parent": "root", "role": "worker", "runtime": "builtin"}
-    host.grow(eve={**worker, "add_capabilities": ["subagents"]})
+    host.grow(eve={**worker, "add_capabilities": ["subagents", "network:egress-allowlist"]})
     host.wait("running", "eve")
-    files = (CONFIG, SERVER, OUTER, INNER)
+    files = (CONFIG, SERVER, OUTER, INNER, CONNECT)
     commit = host.inside("eve", "sh", "-ec", COMMIT, "sh", *files).strip()
     words = {"agent": "eve", "commit": commit, "message": "a server"}
     id_ = str(host.ask("eve", "RequestApplyCommit", **words)["approval"])
@@ -373,7 +396,7 @@ def test_a_session_calls_an_mcp_server_of_its_own_as_the_user_of_its_tools(
 
 
 def test_a_sub_agent_has_its_session_start_the_one_that_it_opened(host: HiveHost, eve: str) -> None:
-    """Z4, Z14: each has a user of its own, and neither reads what is of the other one."""
+    """Z4, Z14, H29: each has a user and a network of its own, and reads nothing of the other."""
     said = run_turn(host, eve, "fork twice")
     events = [event["fields"] for event in host.events(limit=1000)
               if event["fields"].get("sub_name") in ("outer", "inner")]  # fmt: skip
@@ -383,6 +406,12 @@ def test_a_sub_agent_has_its_session_start_the_one_that_it_opened(host: HiveHost
     assert inner["uid"] != outer["uid"]
     assert [(event["sub"], event["status"]) for event in events[2:]] == [
         (inner["sub"], "success"), (outer["sub"], "success"),
+    ]  # fmt: skip
+    tried = [(event["fields"]["sub"], event["fields"]["host"], event["rule"])
+             for event in host.events(limit=1000) if event["kind"] == "egress"]  # fmt: skip
+    assert sorted(tried) == [
+        (outer["sub"], "here.example.org", "address"),
+        (outer["sub"], "other.example.org", "allow-list"),
     ]  # fmt: skip
     assert host.inside(eve, "sh", "-c", "ls /run/hive/sub /agents/eve/state/sub").split() == [
         "/agents/eve/state/sub:", "/run/hive/sub:",

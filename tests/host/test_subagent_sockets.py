@@ -15,8 +15,9 @@ from fixtures.broker import BrokerHarness
 from fixtures.socket_host import ANN, FakeDescriptorStore, SocketHost, run
 
 from hive_core.errors import Internal
-from hive_core.host.sockets.service_doors import AgentServiceSocket, ServiceDoors
-from hive_core.host.sockets.subagent_sockets import SubAgentSocketPairs
+from hive_core.host.sockets.egress_sockets import EgressFacts, EgressSockets
+from hive_core.host.sockets.service_doors import EGRESS_SOCKETS, AgentServiceSocket, ServiceDoors
+from hive_core.host.sockets.subagent_sockets import SubAgentServices, SubAgentSocketPairs
 from hive_core.model.agents.subagent import SUBAGENT_UIDS, SubAgent
 from hive_core.model.config.settings import Paths
 
@@ -46,6 +47,13 @@ def add_row(harness: BrokerHarness, id_: str, uid: int) -> None:
         harness.ledger.subagents.add(sub)
 
 
+def egress_of(harness: BrokerHarness, host: SocketHost, paths: Paths) -> EgressSockets:
+    """The sockets of a host without hive-egress."""
+    doors = ServiceDoors(None, None, EGRESS_SOCKETS)
+    facts = EgressFacts(lambda: harness.hive, (), harness.ledger)
+    return EgressSockets(host.sockets, doors, paths, {}, facts)
+
+
 def make_pairs(
     harness: BrokerHarness, host: SocketHost, doors: ServiceDoors
 ) -> tuple[SubAgentSocketPairs, Paths, int]:
@@ -54,7 +62,8 @@ def make_pairs(
     with harness.ledger.transaction():
         base = harness.ledger.ranges.allocate(ANN)
     paths.socket(ANN).parent.mkdir(parents=True)
-    pairs = SubAgentSocketPairs(lambda: host.sockets, doors, paths, harness.ledger, str)
+    services = SubAgentServices(doors, lambda: egress_of(harness, host, paths))
+    pairs = SubAgentSocketPairs(lambda: host.sockets, services, paths, harness.ledger, str)
     return pairs, paths, base
 
 
@@ -84,7 +93,7 @@ def test_a_socket_takes_the_uid_of_its_party_and_no_other(
         pairs, paths, base = make_pairs(harness, host, ServiceDoors(None))
         await host.sockets.listen(ANN, paths.socket(ANN), base)
         for id_, uid in (("one", FIRST), ("two", SECOND)):
-            await pairs.open(ANN, id_, uid)
+            await pairs.open(ANN, id_, uid, has_network=False)
             add_row(harness, id_, uid)
         place = paths.subagents(ANN)
         sockets = paths.socket(ANN), place / "one/broker.sock", place / "two/broker.sock"
@@ -108,7 +117,7 @@ def test_they_end_with_the_row_of_the_sub_agent(harness: BrokerHarness, folder: 
     async def main(host: SocketHost) -> None:
         doors = ServiceDoors(65534, keeper)
         pairs, paths, _ = make_pairs(harness, host, doors)
-        await pairs.open(ANN, "one", FIRST)
+        await pairs.open(ANN, "one", FIRST, has_network=False)
         add_row(harness, "one", FIRST)
         pairs.settle(ANN, "one")
         place = paths.subagents(ANN) / "one"
@@ -135,8 +144,8 @@ def test_another_sub_agent_that_ends_closes_no_sockets_of_a_call_that_runs(
 
     async def main(host: SocketHost) -> None:
         pairs, _, _ = make_pairs(harness, host, ServiceDoors(None))
-        await pairs.open(ANN, "one", FIRST)
-        await pairs.open(ANN, "two", SECOND)
+        await pairs.open(ANN, "one", FIRST, has_network=False)
+        await pairs.open(ANN, "two", SECOND, has_network=False)
         pairs.on_topics(frozenset({"subagent:x"}))
         assert pairs.parties == {f"{ANN}/one", f"{ANN}/two"}
         add_row(harness, "one", FIRST)
@@ -157,10 +166,10 @@ def test_a_failure_leaves_nothing_behind(harness: BrokerHarness, folder: Path) -
         pairs, paths, _ = make_pairs(harness, host, ServiceDoors(None))
         for agent, uid in (("0-0", FIRST), (ANN, 0), (ANN, 65536 + FIRST)):
             with pytest.raises(Internal, match="has no uid"):
-                await pairs.open(agent, "one", uid)
+                await pairs.open(agent, "one", uid, has_network=False)
         paths.subagents(ANN).write_text("in the way")
         with pytest.raises(Internal, match="cannot listen for a sub-agent"):
-            await pairs.open(ANN, "one", FIRST)
+            await pairs.open(ANN, "one", FIRST, has_network=False)
         assert pairs.parties == host.sockets.parties == frozenset()
 
     run(harness, folder, main)
@@ -169,10 +178,11 @@ def test_a_failure_leaves_nothing_behind(harness: BrokerHarness, folder: Path) -
 def test_what_a_killed_daemon_left_is_removed(harness: BrokerHarness, folder: Path) -> None:
     async def main(host: SocketHost) -> None:
         pairs, paths, _ = make_pairs(harness, host, ServiceDoors(None))
-        await pairs.open(ANN, "one", FIRST)
-        later = SubAgentSocketPairs(
-            lambda: host.sockets, ServiceDoors(None), paths, harness.ledger, str
-        )
+        await pairs.open(ANN, "one", FIRST, has_network=False)
+        services = SubAgentServices(
+            ServiceDoors(None), lambda: egress_of(harness, host, paths)
+        )  # fmt: skip
+        later = SubAgentSocketPairs(lambda: host.sockets, services, paths, harness.ledger, str)
         later.remove_left()
         assert not paths.subagents(ANN).exists()
         pairs.stop()

@@ -42,7 +42,7 @@ def test_a_sub_agent_has_a_party_an_inbox_sockets_and_a_uid_of_its_own(world: Wo
     assert first == {
         "id": id_, "party": f"{uuid}/{id_}", "uid": SUBAGENT_UIDS.start, "inbox": f"a/{id_}",
         "broker_socket": f"/run/hive/sub/{id_}/broker.sock",
-        "model_socket": f"/run/hive/sub/{id_}/model.sock",
+        "model_socket": f"/run/hive/sub/{id_}/model.sock", "egress_socket": "",
         "depth": 1, "clone_depth": 0, "deadline": world.clock.now() + 300,
     }  # fmt: skip
     assert (second["depth"], second["clone_depth"]) == (1, 1)
@@ -50,6 +50,29 @@ def test_a_sub_agent_has_a_party_an_inbox_sockets_and_a_uid_of_its_own(world: Wo
     assert listening(world) == {str(opened["party"]): opened["uid"] for opened in (first, second)}
     assert world.call(party("a", first), "whoami")["subagent"] == id_
     assert world.call("a", "whoami")["subagent"] == ""
+
+
+def test_a_network_is_given_at_the_opening_and_only_by_who_has_one(world: World) -> None:
+    """H29: none by default; each of a line has rules of its own."""
+    with pytest.raises(NotAllowed, match="a network: you have none"):
+        open_sub(world, "a", network=["inherit"])
+    world.call("operator", "grant_capability", agent="a", capability="network:egress-allowlist")
+    plain = open_sub(world, "a", tools=FORKS)
+    assert (plain["egress_socket"], world.reads.sockets.networked) == ("", set())
+    with pytest.raises(NotAllowed, match="a network: you have none"):
+        open_sub(world, party("a", plain), tools=[], network=["inherit"])
+    wired = open_sub(world, "a", tools=FORKS, network=["WWW.Example.org.:443", "inherit"])
+    below = open_sub(world, party("a", wired), tools=[], network=["www.example.org:443"])
+    assert below["egress_socket"] == f"/run/hive/sub/{below['id']}/egress.sock"
+    assert world.reads.sockets.networked == {wired["party"], below["party"]}
+    listed = rows(world.call("a", "list_subagents")["subagents"])
+    networks = {row["id"]: row["network"] for row in listed}
+    assert networks == {
+        plain["id"]: [], wired["id"]: ["www.example.org:443", "inherit"],
+        below["id"]: ["www.example.org:443"],
+    }  # fmt: skip
+    assert fields(sub_events(world)[-1])["network"] == ["www.example.org:443"]
+    assert world.fault("a", "open_subagent", **sub_params(network=["*:443"])) == "InvalidArgument"
 
 
 def test_the_capability_is_off_by_default(world: World) -> None:

@@ -40,6 +40,8 @@ class SubAgents(RuleBasedStateMachine):
     @initialize()
     def allow(self) -> None:
         allow_subagents(self.world, "a", "b")
+        profile = "network:egress-allowlist"
+        self.world.call("operator", "grant_capability", agent="a", capability=profile)
 
     def rows(self) -> dict[str, Reply]:
         """The open ones, by address."""
@@ -49,14 +51,19 @@ class SubAgents(RuleBasedStateMachine):
     @rule(
         caller=st.data(), clone=st.booleans(), seconds=SECONDS,
         tools=st.lists(st.sampled_from(TOOLS), max_size=3),
+        network=st.sampled_from([[], ["inherit"]]),
     )  # fmt: skip
-    def open(self, caller: st.DataObject, tools: list[str], seconds: float, *, clone: bool) -> None:
+    def open(
+        self, caller: st.DataObject, tools: list[str], seconds: float, network: list[str], *,
+        clone: bool,
+    ) -> None:  # fmt: skip
         who = caller.draw(st.sampled_from(["a", "b", *self.opened]))
         kind, name = ("clone", "clone") if clone else ("named", "echo")
         try:
             new = self.world.call(
-                who, "open_subagent", kind=kind, name=name, tools=tools, timeout_seconds=seconds
-            )
+                who, "open_subagent", kind=kind, name=name, tools=tools, timeout_seconds=seconds,
+                network=network,
+            )  # fmt: skip
         except (LimitReached, NotAllowed, NotFound):
             return
         else:
@@ -105,11 +112,15 @@ class SubAgents(RuleBasedStateMachine):
             assert row["clone_depth"] == kinds.count("clone") <= BOUNDS.max_clone_fork_depth
             assert float(str(row["deadline"])) > self.world.clock.now()
             for below, above in pairwise(line):
+                assert bool(open_rows[below]["network"]) <= bool(open_rows[above]["network"])
                 assert set(tools_of(open_rows[below])) <= set(tools_of(open_rows[above]))
                 assert float(str(open_rows[below]["deadline"])) <= float(
                     str(open_rows[above]["deadline"])
                 )
         assert len(listening(self.world)) == len(open_rows)
+        wired = [address for address, row in open_rows.items() if row["network"]]
+        assert len(self.world.reads.sockets.networked) == len(wired)
+        assert not any(address.startswith("b/") for address in wired), "b has no profile"
 
     def line(self, address: str) -> list[str]:
         """The sub-agent and those above it; all of them are open."""

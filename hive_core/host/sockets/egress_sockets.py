@@ -13,6 +13,7 @@ from hive_core.host.sockets.server import DescriptorStore, SocketServer
 from hive_core.host.sockets.service_doors import EGRESS_SOCKETS, ServiceDoors, user_id
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.subagent import split_address
 from hive_core.model.config.settings import Paths
 from hive_core.model.wire.egress import network_profile
 from hive_core.model.wire.record import EGRESS
@@ -68,6 +69,10 @@ class EgressSockets:
         self._places[uuid] = (directory / self.doors.kind.file, uid_base)
         self._update(uuid, self.facts.hive())
 
+    def open_subagent(self, party: str, directory: Path, uid: int) -> None:
+        """Have a sub-agent served beside its agent, for as long as this has a network profile."""
+        self.open(party, directory, uid)
+
     def close(self, uuid: str) -> None:
         self._places.pop(uuid, None)
         self.doors.close(uuid)
@@ -79,14 +84,16 @@ class EgressSockets:
                 self._update(uuid, hive)
             self._report_missing_user()
 
-    def _update(self, uuid: str, hive: Hive) -> None:
+    def _update(self, party: str, hive: Hive) -> None:
+        uuid, sub = split_address(party)
         name = hive.name(uuid)
         if name is None or network_profile(hive.spec(name).capabilities) is None:
-            self.doors.close(uuid)
+            self.doors.close(party)
             return
         held = bool(holder_above(self.facts.ledger.quarantines.agents, hive, uuid))
         policy = egress_policy(hive.spec(name), self.facts.allow, held=held)
-        self.doors.open(uuid, name, *self._places[uuid], policy)
+        open_door = self.doors.open_subagent if sub else self.doors.open
+        open_door(party, name, *self._places[party], policy)
 
     def _report_missing_user(self) -> None:
         specs = self.facts.hive().specs.values() if self.doors.uid is None else ()

@@ -78,9 +78,10 @@ class AgentServiceSocket:
         agent, sub = split_address(self.party)
         packet: dict[str, object] = {"agent": agent, "name": self.name, "sub": sub}
         if sub:
-            return _encode({**packet, "uids": [self.uid_base, 1]})
-        packet["uids"] = [self.uid_base, UID_RANGE]
-        packet["refused"] = [self.uid_base + SUBAGENT_UIDS.start, len(SUBAGENT_UIDS)]
+            packet["uids"] = [self.uid_base, 1]
+        else:
+            packet["uids"] = [self.uid_base, UID_RANGE]
+            packet["refused"] = [self.uid_base + SUBAGENT_UIDS.start, len(SUBAGENT_UIDS)]
         return _encode({**packet, "policy": self.policy} if self.policy else packet)
 
     def close(self) -> None:
@@ -218,9 +219,7 @@ class ServiceDoors:
             and (known.path, known.uid_base) == (path, uid_base)
             and path.is_socket()
         ):
-            if known.policy != policy:
-                known.policy = policy
-                self._announce(known)
+            self._set_policy(known, policy)
             return
         self.close(uuid)
         listening = self._take_adopted_socket(uuid, path) or bind_socket(path, Access(0o666))
@@ -230,17 +229,26 @@ class ServiceDoors:
             self._keeper.store(f"{uuid}{self.kind.suffix}", listening.fileno())
         self._announce(AgentServiceSocket(uuid, name, path, uid_base, policy, listening))
 
-    def open_subagent(self, party: str, name: str, path: Path, uid: int) -> None:
+    def open_subagent(self, party: str, name: str, path: Path, uid: int, policy: str = "") -> None:
         """Have the service serve a sub-agent of the agent `name`; only peers of this uid.
 
-        Its socket is in no store: the next daemon does not serve it.
+        Its socket is in no store: the next daemon does not serve it. Another `policy` than before
+        ends the connections that there are.
         """
         if self.uid is None:
+            return
+        if (known := self._doors.get(party)) is not None:
+            self._set_policy(known, policy)
             return
         listening = bind_socket(path, Access(0o666))
         listening.settimeout(0)
         listening.listen(BACKLOG)
-        self._announce(AgentServiceSocket(party, name, path, uid, "", listening))
+        self._announce(AgentServiceSocket(party, name, path, uid, policy, listening))
+
+    def _set_policy(self, door: AgentServiceSocket, policy: str) -> None:
+        if door.policy != policy:
+            door.policy = policy
+            self._announce(door)
 
     def _announce(self, door: AgentServiceSocket) -> None:
         self._doors[door.party] = door

@@ -1,4 +1,4 @@
-"""The sockets of sub-agents: two for each, in `run/sub/ID/` of the socket directory of its agent.
+"""The sockets of sub-agents: two or three for each, in `run/sub/ID/` beside those of its agent.
 
 They are hived's own files in a directory of its own, like the sockets of the agent, and root does
 nothing with them. They end with the sub-agent, and with the daemon: no store keeps them.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from hive_core.errors import HiveError, Internal
 from hive_core.host.sockets.server import SocketServer
@@ -25,14 +26,29 @@ _TOPIC: Final = "subagent:"
 _MODE: Final = 0o755
 
 
+class EgressDoors(Protocol):
+    """The part of the sockets of hive-egress that serves sub-agents."""
+
+    def open_subagent(self, party: str, directory: Path, uid: int) -> None: ...
+    def close(self, uuid: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubAgentServices:
+    """What serves sub-agents beside hived. `egress` connects those that have a network."""
+
+    models: ServiceDoors
+    egress: Callable[[], EgressDoors]
+
+
 class SubAgentSocketPairs:
     """Opens and closes the sockets; the ledger says which sub-agents there are."""
 
     def __init__(
-        self, sockets: Callable[[], SocketServer], doors: ServiceDoors, paths: Paths,
+        self, sockets: Callable[[], SocketServer], services: SubAgentServices, paths: Paths,
         ledger: Ledger, name: Callable[[str], str],
     ) -> None:  # fmt: skip
-        self._sockets, self._doors = sockets, doors
+        self._sockets, self._services = sockets, services
         self._paths, self._ledger, self._name = paths, ledger, name
         self._open: set[str] = set()
         # Those of them that the ledger cannot have yet: their call has not ended.
@@ -43,7 +59,7 @@ class SubAgentSocketPairs:
         """The sub-agents that have sockets, as `UUID/ID`."""
         return frozenset(self._open)
 
-    async def open(self, agent: str, id_: str, uid: int) -> None:
+    async def open(self, agent: str, id_: str, uid: int, *, has_network: bool) -> None:
         """Listen for a sub-agent of the agent, on peers with this uid of its container only."""
         base = self._ledger.ranges.base(agent)
         if base is None or uid not in SUBAGENT_UIDS:
@@ -55,7 +71,9 @@ class SubAgentSocketPairs:
             folder = self._make_folder(agent, id_)
             await self._sockets().listen_subagent(party, folder / "broker.sock", base + uid)
             model = folder / "model.sock"
-            self._doors.open_subagent(party, self._name(agent), model, base + uid)
+            self._services.models.open_subagent(party, self._name(agent), model, base + uid)
+            if has_network:
+                self._services.egress().open_subagent(party, folder, base + uid)
         except (HiveError, OSError) as error:
             self._close(party)
             raise Internal(f"cannot listen for a sub-agent: {error}") from error
@@ -95,7 +113,8 @@ class SubAgentSocketPairs:
     def _close(self, party: str) -> None:
         self._open.discard(party)
         self._new.discard(party)
-        self._doors.close(party)
+        self._services.models.close(party)
+        self._services.egress().close(party)
         self._sockets().close(party)
         agent, id_ = split_address(party)
         _remove(self._paths.subagents(agent) / id_)

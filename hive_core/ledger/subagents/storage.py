@@ -15,7 +15,7 @@ CLOCK_SHIFT: Final[tuple[str, ...]] = (
     "UPDATE sub_agents SET opened = opened + ?1, deadline = deadline + ?1",
 )
 _COLUMNS: Final = (
-    "agent, id, kind, name, opener, uid, depth, clone_depth, tools, task, opened, deadline"
+    "agent, id, kind, name, opener, uid, depth, clone_depth, tools, task, opened, deadline, network"
 )
 _SELECT: Final = f"SELECT {_COLUMNS} FROM sub_agents"  # noqa: S608 - our own words
 
@@ -45,12 +45,23 @@ class SubAgentStore:
     def add(self, sub: SubAgent) -> None:
         values = (
             sub.agent, sub.id, sub.kind, sub.name, sub.opener, sub.uid, sub.depth, sub.clone_depth,
-            json.dumps(sorted(sub.tools)), sub.task, sub.opened, sub.deadline, self._daemon,
+            json.dumps(sorted(sub.tools)), sub.task, sub.opened, sub.deadline,
+            json.dumps(sub.network), self._daemon,
         )  # fmt: skip
         places = ", ".join("?" * len(values))
         self._db.run(f"INSERT INTO sub_agents ({_COLUMNS}, daemon) VALUES ({places})", values)  # noqa: S608
         sql = "INSERT OR REPLACE INTO sub_agent_uids VALUES (?, ?)"
         self._db.run(sql, (sub.agent, sub.uid))
+
+    def line(self, sub: SubAgent) -> list[SubAgent]:
+        """The sub-agent, the one that opened it, and so on; all of them are open."""
+        line = [sub]
+        while line[-1].opener:
+            above = self.get(sub.agent, line[-1].opener)
+            if above is None:
+                raise LookupError(f"sub-agent {line[-1].opener} is closed, and {sub.id} is not")
+            line.append(above)
+        return line
 
     def get(self, agent: str, id_: str) -> SubAgent | None:
         """An open sub-agent of the agent."""
@@ -101,4 +112,5 @@ class SubAgentStore:
 def _sub_agent(row: tuple[Any, ...]) -> SubAgent:
     values = list(row)
     values[8] = frozenset(json.loads(row[8]))
+    values[12] = tuple(json.loads(row[12]))
     return SubAgent(*values)

@@ -14,6 +14,8 @@ SubAgentKind: TypeAlias = Literal["clone", "named"]
 # below are those of users, and from 61184 on systemd gives uids to services with DynamicUser.
 # https://systemd.io/UIDS-GIDS
 SUBAGENT_UIDS: Final = range(60000, 61184)
+# In place of a rule of its network: whatever its opener may connect to.
+INHERIT: Final = "inherit"
 _SEPARATOR: Final = "/"
 
 
@@ -23,6 +25,7 @@ class SubAgent:
 
     `uid` is its uid in the container. `depth` and `clone_depth` are one more than those of its
     opener, the latter for a clone only. `task`: the task of the agent that it works for, or empty.
+    `network`: rules of its connections, INHERIT among them for those of its opener; empty: none.
     """
 
     agent: str
@@ -37,6 +40,7 @@ class SubAgent:
     task: str
     opened: float
     deadline: float
+    network: tuple[str, ...] = ()
 
     @property
     def party(self) -> str:

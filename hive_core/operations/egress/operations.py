@@ -10,10 +10,13 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Params, Result, Whose, operation
 from hive_core.broker.quarantine import RULE, quarantine_holder, quarantine_reason
+from hive_core.broker.subagents import RULE as SUBAGENT_RULE
 from hive_core.errors import InvalidArgument
 from hive_core.ledger.audit.events import AuditEntry
+from hive_core.model.agents.capability import covers
+from hive_core.model.agents.subagent import CAPABILITY, INHERIT
 from hive_core.model.wire.egress import EgressTarget, parse_target
-from hive_core.policy.egress import EgressDecision, decide_egress
+from hive_core.policy.egress import EgressDecision, decide_egress, decide_subagent_egress
 from hive_core.policy.rules import EGRESS
 
 EGRESS_EVENT: Final = "egress"
@@ -36,7 +39,7 @@ class EgressPermitResult(Result):
     allowed: bool = Field(description="Whether the agent may connect.")
     rule: str = Field(
         description="The rule that allows it; `any`: the profile `host`. Otherwise what refuses it:"
-        " `profile`, `allow-list` or `quarantine`."
+        " `profile`, `allow-list`, `quarantine` or, for a sub-agent that is closed, `subagent`."
     )
     reason: str = Field(description="Why it is refused; empty where it is allowed.")
     idle: float = Field(description="Seconds without a byte after which the connection ends.")
@@ -78,7 +81,7 @@ def open_egress(
     Names are resolved by the caller, which connects to addresses of the internet only.
     """
     target = _target(params.host, params.port)
-    decision, limits = _decide(call, params.agent, target), call.settings.egress
+    decision, limits = _decide(call, params, target), call.settings.egress
     result = EgressPermitResult(
         allowed=decision.allowed, rule=decision.rule, reason=decision.reason, idle=limits.idle,
         longest=limits.longest, bytes=limits.bytes,
@@ -106,14 +109,32 @@ def _target(host: str, port: int) -> EgressTarget:
         raise InvalidArgument(f"cannot connect to {host}: {error}", field="host") from error
 
 
-def _decide(call: Call, uuid: str, target: EgressTarget) -> EgressDecision:
+def _decide(call: Call, params: OpenEgressParams, target: EgressTarget) -> EgressDecision:
+    uuid = params.agent
     name = call.hive.name(uuid)
     if name is None:
         return EgressDecision(allowed=False, rule="profile", reason="no such agent")
     if holder := quarantine_holder(call, uuid):
         reason = quarantine_reason(name, holder)
         return EgressDecision(allowed=False, rule=RULE, reason=reason)
-    return decide_egress(name, call.hive.spec(name), call.settings.egress.allow, target)
+    spec = call.hive.spec(name)
+    decision = decide_egress(name, spec, call.settings.egress.allow, target)
+    if not params.sub or not decision.allowed:
+        return decision
+    return _narrow(call, params, decision, target)
+
+
+def _narrow(
+    call: Call, params: OpenEgressParams, decision: EgressDecision, target: EgressTarget
+) -> EgressDecision:
+    """The decision for a sub-agent, whose agent may connect to the target."""
+    sub = call.ledger.subagents.get(params.agent, params.sub)
+    capabilities = call.hive.spec(str(call.hive.name(params.agent))).capabilities
+    if sub is None or sub.deadline <= call.now or not covers(capabilities, CAPABILITY):
+        reason = f"sub-agent {params.sub} is closed, or its agent may have none"
+        return EgressDecision(allowed=False, rule=SUBAGENT_RULE, reason=reason)
+    narrowed = decide_subagent_egress(call.ledger.subagents.line(sub), target)
+    return decision if narrowed.rule == INHERIT else narrowed
 
 
 def _log(call: Call, uuid: str, decision: EgressDecision, fields: Mapping[str, object]) -> bool:

@@ -7,12 +7,20 @@ from functools import partial
 from typing import Annotated, Final, Literal
 from uuid import uuid4
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed, NotFound
-from hive_core.model.agents.subagent import CAPABILITY, CLONE, SubAgent, SubAgentKind, address
+from hive_core.model.agents.subagent import (
+    CAPABILITY,
+    CLONE,
+    INHERIT,
+    SubAgent,
+    SubAgentKind,
+    address,
+)
+from hive_core.model.wire.egress import canonical_rule, network_profile
 from hive_core.operations.fields import Agent, Reason
 from hive_core.operations.models.reserve import own_task
 from hive_core.operations.subagents.closing import EVENT, SubAgentEnd, close_tree, event_fields
@@ -25,6 +33,13 @@ SECONDS_MOST: Final = 86_400.0
 FOLDER: Final = "/run/hive/sub"
 _SHOWN: Final = 20
 _COST_MOST: Final = 1_000_000.0
+
+
+def _canonical(text: str) -> str:
+    return text if text == INHERIT else canonical_rule(text)
+
+
+EgressRuleText = Annotated[str, Field(max_length=300), AfterValidator(_canonical)]
 Tool = Annotated[str, Field(min_length=1, max_length=64)]
 Count = Annotated[int, Field(ge=0, le=1 << 40)]
 
@@ -43,6 +58,11 @@ class OpenSubagentParams(Mutation):
     timeout_seconds: float = Field(
         gt=0, le=SECONDS_MOST, description="Seconds after which the daemon ends it."
     )
+    network: list[EgressRuleText] = Field(
+        [], max_length=64,
+        description="Rules of its network, as NAME:PORT; `inherit`: those of its parent. They and"
+        " the rules of all above it have to allow a connection. Empty: it has no network.",
+    )  # fmt: skip
     task: str | None = Field(
         None, max_length=64,
         description="The task of the agent that it works for; its calls of models are charged to"
@@ -57,6 +77,7 @@ class OpenedSubagent(Result):
     inbox: str = Field(description="Address of its inbox: NAME/ID.")
     broker_socket: str = Field(description="Its socket to the daemon, as the container sees it.")
     model_socket: str = Field(description="Its socket for calls of models.")
+    egress_socket: str = Field(description="Its socket to hosts; empty: it has no network.")
     depth: int = Field(description="Its depth; 1 where the agent itself opened it.")
     clone_depth: int = Field(description="Number of clones in its line, itself included.")
     deadline: float = Field(
@@ -123,6 +144,7 @@ class SubagentRow(ChargedCalls):
     depth: int = Field(description="Its depth.")
     clone_depth: int = Field(description="Number of clones in its line, itself included.")
     tools: list[str] = Field(description="Names of its tools.")
+    network: list[str] = Field(description="Rules of its network; empty: it has none.")
     task: str = Field(description="The task that it works for; empty: none.")
     opened: float = Field(description="When it was opened, in seconds since 1970.")
     deadline: float = Field(description="When the daemon ends it, in seconds since 1970.")
@@ -154,10 +176,11 @@ def open_subagent(
         raise Conflict("cannot open subagent: the operator is not an agent")
     depth, clone_depth = check_limits(call, params)
     tools = _check_tools(call, params.tools)
+    network = _check_network(call, params.network)
     task = own_task(call, call.uuid, params.task)
     new = call.read_result
     if not isinstance(new, NewSubAgent):
-        return _open_sockets(call)
+        return _open_sockets(call, has_network=bool(network))
     deadline = call.now + params.timeout_seconds
     opener = ""
     if call.sub is not None:
@@ -165,11 +188,13 @@ def open_subagent(
         deadline = min(deadline, call.sub.deadline)
     sub = SubAgent(
         call.uuid, new.id, params.kind, params.name, opener, new.uid, depth, clone_depth, tools,
-        task, call.now, deadline,
+        task, call.now, deadline, network,
     )  # fmt: skip
     call.ledger.subagents.add(sub)
     call.notify(f"{EVENT}:{call.uuid}")
     fields = {**event_fields(sub), "tools": sorted(tools)[:_SHOWN], "seconds": deadline - call.now}
+    if network:
+        fields["network"] = list(network)[:_SHOWN]
     return Record(_open_result(call, sub), fields=fields, kind=EVENT)
 
 
@@ -238,12 +263,23 @@ def _check_tools(call: Call, wanted: list[str]) -> frozenset[str]:
     return tools
 
 
-def _open_sockets(call: Call) -> Later[OpenedSubagent]:
+def _check_network(call: Call, wanted: list[str]) -> tuple[str, ...]:
+    """The rules of a new sub-agent; NotAllowed where its parent has no network itself."""
+    if not wanted:
+        return ()
+    profile = network_profile(call.hive.spec(call.caller).capabilities)
+    if profile is None or (call.sub is not None and not call.sub.network):
+        raise NotAllowed("cannot open a sub-agent with a network: you have none", rule=RULE)
+    return tuple(dict.fromkeys(wanted))
+
+
+def _open_sockets(call: Call, *, has_network: bool) -> Later[OpenedSubagent]:
     """Make the sockets first: when the reply arrives, they listen."""
     new = NewSubAgent(uuid4().hex[:12], call.ledger.subagents.next_uid(call.uuid))
 
     async def open_sockets(sources: SlowReadSources) -> Ready:
-        await sources.subagent_sockets.open(call.uuid, new.id, new.uid)
+        sockets = sources.subagent_sockets
+        await sockets.open(call.uuid, new.id, new.uid, has_network=has_network)
         settle = partial(sources.subagent_sockets.settle, call.uuid, new.id)
         return Ready(value=new, over=settle)
 
@@ -255,6 +291,7 @@ def _open_result(call: Call, sub: SubAgent) -> OpenedSubagent:
     return OpenedSubagent(
         id=sub.id, party=sub.party, uid=sub.uid, inbox=address(call.caller, sub.id),
         broker_socket=f"{folder}/broker.sock", model_socket=f"{folder}/model.sock",
+        egress_socket=f"{folder}/egress.sock" if sub.network else "",
         depth=sub.depth, clone_depth=sub.clone_depth, deadline=sub.deadline,
     )  # fmt: skip
 
@@ -265,6 +302,7 @@ def _row(call: Call, sub: SubAgent) -> SubagentRow:
         agent=name, id=sub.id, kind=sub.kind, name=sub.name,
         parent=address(name, sub.opener) if sub.opener else name,
         uid=sub.uid, depth=sub.depth, clone_depth=sub.clone_depth, tools=sorted(sub.tools),
+        network=list(sub.network),
         task=sub.task, opened=sub.opened, deadline=sub.deadline,
         **call.ledger.models.use_of_subagent(sub.id)._asdict(),
     )  # fmt: skip

@@ -109,7 +109,9 @@ def test_one_that_lies_about_itself_or_names_a_foreign_party_starts_nothing(
     foreign = str(host.open()["id"])
     *lies, honest, again = host.answers(f"lie {foreign}")
     host.world.call("worker", "close_subagent", id=foreign, status="success")
-    depths = ["depth 0", "depth True", "clone_depth -1", "name root", "kind clone"]
+    depths = (
+        "depth 0,", "clone_depth False", "clone_depth -1", "name 'root'", "kind 'clone'",
+    )  # fmt: skip
     assert [said in lie for said, lie in zip(depths, lies, strict=False)] == [True] * 5, lies
     assert "its log says id" in lies[5]
     assert "names no wire" in lies[6]
@@ -130,6 +132,9 @@ def test_a_flood_of_requests_ends_the_channel_and_nothing_else(host: ChainHost) 
     why, amount = host.answers("flood")
     assert "cannot ask the session" in why or "starts no sub-agents" in why
     assert amount == "many"
+    fifteenth, *others = host.answers("nag")
+    assert "its log says depth 0" in fifteenth
+    assert all("starts no sub-agents" in why or "cannot ask" in why for why in others), others
 
 
 def test_what_a_sub_agent_started_ends_when_it_hangs_up_or_dies(host: ChainHost) -> None:
@@ -184,11 +189,34 @@ PARTIES = st.builds(
     ClaimedParty, st.sampled_from(["b2", "c3"]), st.sampled_from(["named", "clone"]),
     st.integers(-1, 4), st.integers(-1, 4),
 )  # fmt: skip
-OPENERS = st.sampled_from(["worker/a1", "worker/b2", "other/a1", "worker"])
-UIDS = st.sampled_from([0, 1000, 60_000, 61_183, 61_184])
 BOUNDS = st.builds(
     ForkSettings, max_depth=st.integers(1, 4), max_clone_fork_depth=st.integers(0, 4)
 )
+
+
+@given(PARTIES, BOUNDS)
+def test_what_the_daemon_opened_is_started_within_the_bounds_of_the_configuration(
+    party: ClaimedParty, bounds: ForkSettings
+) -> None:
+    """Z4, Z9: whatever hive.toml allows."""
+    row: Message = {
+        **party._asdict(), "name": party.name, "parent": "worker/a1", "uid": 60_000,
+    }  # fmt: skip
+    asker = Asker("worker", "a1", frozenset(), has_users=True)
+    request = StartRequest(party.id, 9, encode_hydration(b"", party.order))
+    is_within = party.depth <= bounds.max_depth and (
+        party.kind == "named" or party.clone_depth <= bounds.max_clone_fork_depth
+    )
+    try:
+        launch = judge_request(asker, request, [row], bounds)
+    except NotAllowed:
+        assert not is_within
+    else:
+        assert (is_within, launch.opened.depth) == (True, party.depth)
+
+
+OPENERS = st.sampled_from(["worker/a1", "worker/b2", "other/a1", "worker"])
+UIDS = st.sampled_from([0, 1000, 60_000, 61_183, 61_184])
 
 
 @given(st.tuples(PARTIES, OPENERS, UIDS), st.one_of(st.none(), PARTIES), BOUNDS)

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.egress_port import open_egress
+from hive_core.agent.forward import ForwardPair
 from hive_core.agent.prompt_context import config_folder
 from hive_core.agent.session.calls import CallRunner, ToolPlace
 from hive_core.agent.session.context import TurnContext
@@ -28,6 +30,7 @@ from hive_core.agent.session.records import Record
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand, runtime_folder
 from hive_core.agent.session.runtimes.pool import RuntimePool
 from hive_core.agent.session.services import SessionServices
+from hive_core.agent.session.subagents.chain import EGRESS_SOCKET
 from hive_core.agent.session.subagents.channel import OPTION as CHANNEL_OPTION
 from hive_core.agent.session.subagents.folder import ERROR, SUCCESS, result_of, write_result
 from hive_core.agent.session.subagents.fork import ForkRunner, failed_result
@@ -61,6 +64,7 @@ def run_child(path: str, arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     watch_parent()
     began = time.monotonic()
+    open_own_egress()
     name = os.environ.get("HIVE_AGENT_NAME", "")
     try:
         records, order = read_hydration(options.hydrate_from)
@@ -78,6 +82,13 @@ def watch_parent() -> None:
     """End the whole process group when the parent closes the pipe of standard input."""
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+
+
+def open_own_egress() -> None:
+    """Serve a port that leads to its own socket of hive-egress, for its own user alone."""
+    if path := os.environ.get(EGRESS_SOCKET):
+        own = range(os.geteuid(), os.geteuid() + 1)
+        open_egress(os.environ, ForwardPair(0, path), own)
 
 
 def _end_with_parent() -> None:

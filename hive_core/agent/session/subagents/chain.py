@@ -39,6 +39,8 @@ from hive_core.varlink import Message
 _OPENS: Final = 5.0  # seconds that the sockets of a new sub-agent have to appear
 _REFUSALS_MOST: Final = 16
 _SOCKETS: Final = ("broker.sock", "model.sock")
+# Names the socket of a sub-agent to hive-egress in its environment, where it has one.
+EGRESS_SOCKET: Final = "HIVE_EGRESS_SOCKET"
 _KEPT: Final = ("HIVE_RUNTIME", "HIVE_CONFIG", "LANG")
 
 
@@ -173,7 +175,7 @@ class SubagentChain:
     def _refuse(self, running: RunningSubagent, error: HiveError) -> None:
         """Say why nothing was started; who asks in vain again and again is heard no more."""
         running.refusals += 1
-        say(f"sub-agent {running.opened.id} cannot start a sub-agent: {error.reason}")
+        say(f"refused a request of sub-agent {running.opened.id}: {error.reason}")
         if running.refusals >= _REFUSALS_MOST:
             say(f"sub-agent {running.opened.id} was refused so often that it starts no more")
             running.hang_up()
@@ -246,7 +248,9 @@ class SubagentChain:
     ) -> dict[str, str]:
         """Facts for the sub-agent. None of them gives it a right: its sockets know what it is."""
         opened, services = launch.opened, self._services
+        egress = sockets[0].with_name("egress.sock")
         return {
+            **({EGRESS_SOCKET: str(egress)} if egress.is_socket() else {}),
             **{key: os.environ[key] for key in _KEPT if key in os.environ},
             "PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder.workspace),
             "HIVE_NAME": f"{services.name}/{opened.id}", "HIVE_AGENT_NAME": opened.name,

@@ -1,6 +1,7 @@
 """Named sub-agents: `agents/NAME.md` of the deployed configuration, front matter and instructions.
 
 `tools` is a list of the agent's own tools; absent: all of them; `"."`: the name stands for a clone.
+`network` is a list of rules `NAME:PORT`, or `inherit`; absent: it has no network.
 """
 
 from __future__ import annotations
@@ -18,17 +19,22 @@ from hive_core.errors import InvalidArgument, NotFound
 SELF: Final = "."
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
 _TOOL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_RULE: Final = re.compile(r"[A-Za-z0-9_*.:-]*[A-Za-z0-9]", re.ASCII)
 _INHERIT: Final = ("", "inherit")
 
 
 @dataclass(frozen=True, slots=True)
 class SubagentDefinition:
-    """One file. `tools` None: all of the agent; `model` empty: the default."""
+    """One file. `tools` None: all of the agent; `model` empty: the default.
+
+    `network`: rules of its connections, or `inherit`; empty: none.
+    """
 
     name: str
     instructions: str
     tools: tuple[str, ...] | None = None
     model: str = ""
+    network: tuple[str, ...] = ()
     is_clone: bool = False
 
     def allowed_tools(self, owned: Iterable[str]) -> list[str]:
@@ -57,11 +63,16 @@ def read_definition(folder: Path, name: str) -> SubagentDefinition:
     fields, body = split_front_matter(data)
     if fields.get("name", name) != name:
         raise InvalidArgument(f"{name}.md: name: it is {fields['name'][:64]!r}", field="name")
+    network = tuple(_RULE.findall(fields.get("network", "")))
     tools, model = fields.get("tools"), fields.get("model", "")
     if tools == SELF:
-        return SubagentDefinition(name, body, is_clone=True)
+        return SubagentDefinition(name, body, network=network, is_clone=True)
     return SubagentDefinition(
-        name, body, None if tools is None else _tools(tools), "" if model in _INHERIT else model
+        name,
+        body,
+        None if tools is None else _tools(tools),
+        "" if model in _INHERIT else model,
+        network,
     )
 
 

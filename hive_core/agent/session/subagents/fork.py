@@ -84,6 +84,7 @@ class ForkPlan:
     settings: ForkSettings
     definition: SubagentDefinition | None
     tools: list[str]
+    network: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -140,8 +141,10 @@ class ForkRunner:
         depths = {"depth": services.depth, "clone_depth": services.clone_depth}
         settings.check_fork(is_clone=not request.agent, **depths)
         definition = None
+        network: tuple[str, ...] = ()
         if request.agent:
             definition = read_definition(config / settings.agents_dir, request.agent)
+            network = definition.network
             if definition.is_clone:
                 settings.check_fork(is_clone=True, **depths)
                 definition = None
@@ -152,13 +155,14 @@ class ForkRunner:
             tools = [name for name in owned if name not in settings.disabled]
         else:
             tools = definition.allowed_tools(owned)
-        return ForkPlan(request, settings, definition, tools)
+        return ForkPlan(request, settings, definition, tools, network)
 
     def _open(self, plan: ForkPlan, turn: TurnState | None, key: str) -> Message:
         task = (turn.task if turn else "") or self._context.payer
         return self._services.ask(
             self._link, "open_subagent", kind=plan.kind, name=plan.name, tools=plan.tools,
-            timeout_seconds=plan.seconds, task=task or None, idempotency_key=f"{key}:open"[:128],
+            timeout_seconds=plan.seconds, network=list(plan.network), task=task or None,
+            idempotency_key=f"{key}:open"[:128],
         )  # fmt: skip
 
     def _close(self, opened: Message, key: str, status: str, metadata: object) -> None:

@@ -41,10 +41,10 @@ def judge_request(
     fork of the session itself.
     """
     if request.id in asker.started:
-        raise _refusal(f"{request.id[:64]} was started already")
+        raise _refusal(f"{_excerpt(request.id)} was started already")
     row = next((row for row in listed if row.get("id") == request.id), None)
     if row is None or row.get("parent") != f"{asker.agent}/{asker.id}":
-        raise _refusal(f"the daemon opened no sub-agent {request.id[:64]} for {asker.id}")
+        raise _refusal(f"the daemon opened no sub-agent {_excerpt(request.id)} for {asker.id}")
     opened = read_opened(row, has_user=asker.has_users)
     order = read_order(request.hydration)
     _compare(order, opened)
@@ -76,10 +76,15 @@ def _compare(order: ForkOrder, opened: GrantedSubagent) -> None:
     }  # fmt: skip
     for key, (said, is_so) in pairs.items():
         if type(said) is not type(is_so) or said != is_so:  # True is no depth
-            raise _refusal(f"its log says {key} {str(said)[:64]}, and the daemon says {is_so}")
+            raise _refusal(f"its log says {key} {_excerpt(said)}, and the daemon says {is_so}")
     wire: object = order.model.get("wire")
     if not isinstance(wire, str) or len(wire) > _WIRE_MOST:
         raise _refusal("its log names no wire of a model")
+
+
+def _excerpt(said: object) -> str:
+    """What the asker said, in one line of a log."""
+    return ascii(said)[:66]
 
 
 def _refusal(reason: str) -> NotAllowed:
