@@ -79,7 +79,7 @@ WRITERS = (
     "agent/gate.py", "agent/session/memory/budget.py", "agent/session/subagents/order.py",
     "agent/session/subagents/folder.py",
     "agent/session/runtimes/cli_dialect.py", "agent/session/runtimes/cli_command.py",
-    "agent/session/runtimes/codex.py",
+    "agent/session/runtimes/codex.py", "agent/session/server_socket.py",
     "agent/prompt_context.py", "agent/session/log.py", "agent/session/main.py",
     "proxy/main.py", "doors/journal.py", "doors/service_files.py",
     "host/", "privd/", "jobs/",

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures import own_server
 from fixtures.cli_host import CliHost, cli_host
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import children_of, end_process
+from fixtures.world import fields
 
 pytestmark = pytest.mark.clis
 SECONDS = 40.0
@@ -167,6 +170,34 @@ def _write_settings(folder: Path) -> None:
         'notify = ["touch", "secret.txt"]\n'
         '[mcp_servers.other]\ncommand = "touch"\nargs = ["secret.txt"]\n'
     )
+
+
+def test_a_tool_of_an_own_mcp_server_is_called_under_a_grant(
+    host: CliHost, runtime: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    words = json.dumps([sys.executable, str(own_server.__file__), "good"])
+    (config / "agent.toml").write_text(f"[mcp.own]\ncommand = {words}\nrequired = true\n")
+    host.environment["HIVE_CONFIG"] = str(config)
+    call = CALLS[runtime].operation
+    host.model.script = [
+        ModelAnswer("", [call("a", "mcp__own__echo", {"text": "hi"})]), ModelAnswer("done"),
+        ModelAnswer("", [call("b", "mcp__own__echo", {"text": "no"})]), ModelAnswer("refused"),
+    ]  # fmt: skip
+    host.begin()
+    host.send("Echo.")
+    assert host.until(host.replies, SECONDS) == ["done"]
+    assert "you said hi" in body(host, 1)
+    assert "servers of your own" in body(host, 0)
+    (grant,) = host.events("use_tool")
+    assert (fields(grant)["tool"], fields(grant)["argument"]) == ("mcp", "own echo")
+    assert [fields(row)["status"] for row in host.events("end_tool")] == ["ok"]
+    # A plan that waits for approval locks them like every tool that executes.
+    host.assign("Echo again.", plan_required=True)
+    host.until(lambda: len(host.model.bodies) == 4, SECONDS)
+    assert "cannot use mcp: " in body(host, 3)
+    assert "you said no" not in body(host, 3)
 
 
 def test_a_killed_turn_goes_on_in_its_own_conversation(host: CliHost, runtime: str) -> None:

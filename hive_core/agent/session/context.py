@@ -13,6 +13,7 @@ from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.inputs import reminder_text
 from hive_core.agent.session.model_socket import ModelInfo, ModelsRequest
+from hive_core.agent.session.runtimes.cli_dialect import SERVED_NAME_MOST
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import TurnState
 from hive_core.agent.session.toolset import SERVER_TOOL, KnownTools, ModelToolset
@@ -68,8 +69,11 @@ class TurnContext:
         tools = known.complete(tools)
         services.tools = KnownTools.of(tools)
         toolset = ModelToolset.of(tools)
-        if services.servers is not None and services.cli is None and toolset.server_entries:
-            toolset = toolset.with_servers(services.servers.tools())
+        if services.servers is not None and toolset.server_entries:
+            toolset = toolset.with_servers(
+                tool for tool in services.servers.tools()
+                if services.cli is None or len(tool.name) <= SERVED_NAME_MOST
+            )  # fmt: skip
         rounds = services.settings.rounds or (
             ROUNDS_QUEEN if toolset.profile == "queen" else ROUNDS
         )

@@ -156,7 +156,7 @@ class ModelExchange:
         return {
             "session": self.conversation.state.cli, "begun": turn.begun,
             "letter": str(turn.trigger.get("id") or ""), "tools": self.context.toolset.kinds,
-            "locked": self.context.locked,
+            "locked": self.context.locked, "server_tools": self.context.toolset.server_tools,
         }  # fmt: skip
 
     def _send(self, line: Line) -> None:

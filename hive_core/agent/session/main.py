@@ -132,7 +132,7 @@ def read_cli(services: SessionServices, runtime: str) -> CliCommand | None:
     port = int(os.environ.get("HIVE_MODEL_PORT", MODEL.port))
     pair = ForwardPair(port, services.runtime.model_socket)
     forwarder = ModelForwarder(pair, tools.command, tools.uid, environment)
-    command = CliCommand(dialect, place, services.runtime, forwarder, environment)
+    command = CliCommand(dialect, place, services.runtime, forwarder, environment, services.servers)
     command.check()
     return command
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from mcp.server.stdio import stdio_server
 
+from hive_core.agent.server_tools import ANSWER_SECONDS, socket_path
 from hive_core.runtime.mcp.broker import BrokerConnections
 from hive_core.runtime.mcp.server import AgentTools, build_server
 
@@ -17,8 +18,13 @@ SOCKET: Final = "/run/hive/broker.sock"
 
 async def serve(path: str) -> None:
     """Serve one client on standard input and output until it closes them."""
-    async with BrokerConnections(path) as broker, stdio_server() as (incoming, outgoing):
-        server = build_server(AgentTools(broker))
+    own = socket_path()
+    async with (
+        BrokerConnections(path) as broker,
+        BrokerConnections(str(own), patience=0.0, answer=ANSWER_SECONDS) as session,
+        stdio_server() as (incoming, outgoing),
+    ):
+        server = build_server(AgentTools(broker, session if own else None))
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 

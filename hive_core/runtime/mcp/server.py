@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mcp import types
 from mcp.server.context import ServerRequestContext
@@ -20,8 +20,8 @@ from mcp.shared.exceptions import MCPError
 from hive_core import VERSION
 from hive_core.agent import catalog
 from hive_core.agent.current_message import current_message
+from hive_core.agent.server_tools import CALL, LIST
 from hive_core.errors import HiveError, InvalidArgument, MethodNotFound
-from hive_core.runtime.mcp.broker import BrokerConnections
 from hive_core.runtime.mcp.refusals import CalledTool, refusal
 from hive_core.varlink import Message
 
@@ -35,11 +35,23 @@ _IN_TURN_OF: Final = "in_turn_of"
 _Context = ServerRequestContext[Any]
 
 
-class AgentTools:
-    """The operations that the caller's toolset has."""
+class OperationCaller(Protocol):
+    """The broker, or the session: what answers calls by name."""
 
-    def __init__(self, broker: BrokerConnections) -> None:
+    async def call(self, operation: str, params: Message) -> Message:
+        """The answer; HiveError where there is none."""
+        ...
+
+
+class AgentTools:
+    """The operations that the caller's toolset has, and the tools of its own MCP servers, which
+    its session calls; `session`: absent outside a turn of one.
+    """
+
+    def __init__(self, broker: OperationCaller, session: OperationCaller | None = None) -> None:
         self._broker = broker
+        self._own_servers = session
+        self._server_tools: dict[str, types.Tool] = {}
         # Of this connection: the ids of its requests begin anew with the next one.
         self._session = os.urandom(16).hex()
         self._tools: dict[str, types.Tool] = {}
@@ -53,13 +65,15 @@ class AgentTools:
             await self._read_toolset()
         except HiveError as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from None
-        return types.ListToolsResult(tools=[*self._tools.values()])
+        return types.ListToolsResult(tools=[*self._tools.values(), *self._server_tools.values()])
 
     async def call_tool(
         self, context: _Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """One call. Whatever is wrong with it is a result, which the model reads."""
         try:
+            if params.name in self._server_tools and self._own_servers is not None:
+                return await _call_server_tool(self._own_servers, params)
             reply = await self._call(params.name, params.arguments or {}, context.request_id)
         except HiveError as error:
             return _tool_result(refusal(error, self._tool_of_call(params.name)), is_error=True)
@@ -90,6 +104,10 @@ class AgentTools:
             if row["kind"] == "operation"
         ]  # fmt: skip
         self._tools = {tool.name: tool for tool in tools}
+        if self._own_servers is not None:
+            rows = (await self._own_servers.call(LIST, {})).get("tools")
+            own = [_server_tool(row) for row in (rows if isinstance(rows, list) else [])]
+            self._server_tools = {tool.name: tool for tool in own}
 
     def _key(self, request: types.RequestId | None) -> str:
         """The same key for the same request of this connection, so it has one effect."""
@@ -120,6 +138,25 @@ def _tool(row: Mapping[str, Any]) -> types.Tool:
             idempotent_hint=hints["idempotent"], open_world_hint=hints["open_world"],
         ),
     )  # fmt: skip
+
+
+def _server_tool(row: Mapping[str, Any]) -> types.Tool:
+    """A tool of an own server. Nothing is known of it, so it may change anything."""
+    return types.Tool(
+        name=row["name"], description=row["description"], input_schema=row["schema"],
+        annotations=types.ToolAnnotations(destructive_hint=True, open_world_hint=True),
+    )  # fmt: skip
+
+
+async def _call_server_tool(
+    session: OperationCaller, params: types.CallToolRequestParams
+) -> types.CallToolResult:
+    """A call is not repeated: what it did before the connection broke is unknown."""
+    reply = await session.call(CALL, {"name": params.name, "arguments": params.arguments or {}})
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=str(reply.get("content")))],
+        is_error=reply.get("is_error") is True,
+    )
 
 
 def _tool_result(content: Message, *, is_error: bool = False) -> types.CallToolResult:

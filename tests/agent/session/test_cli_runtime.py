@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures import own_server
 from fixtures.cli_host import CliHost, cli_host
 from fixtures.world import fields
 
@@ -69,7 +70,8 @@ def test_each_letter_is_a_turn_of_one_conversation_of_the_cli(host: CliHost) -> 
     assert "who are you?" in first["prompt"]
     assert "You were interrupted" not in second["prompt"]
     system = host.of_kind("system")[0]["text"]
-    assert first["words"][first["words"].index("--system-prompt") + 1] == system
+    assert word_after(first, "--system-prompt") == system
+    assert first["served"] is False
     assert "`mcp__hive__send`" in str(system)
     environment = first["environment"]
     assert environment["ANTHROPIC_BASE_URL"] == f"http://127.0.0.1:{host.port}"
@@ -77,6 +79,25 @@ def test_each_letter_is_a_turn_of_one_conversation_of_the_cli(host: CliHost) -> 
     noted = fields(host.events("note_event")[0])["own"]
     assert isinstance(noted, dict)
     assert (noted["model"], noted["tokens_in"], noted["cache_read"]) == ("fake-1", 20, 5)
+
+
+def test_a_cli_has_the_tools_of_own_servers_from_its_session_and_no_servers(
+    host: CliHost, tmp_path: Path
+) -> None:
+    words = json.dumps([sys.executable, str(own_server.__file__), "good"])
+    (tmp_path / "agent.toml").write_text(f"[mcp.own]\ncommand = {words}\ntools = ['echo']\n")
+    host.environment["HIVE_CONFIG"] = str(tmp_path)
+    host.begin()
+    host.send("who are you?")
+    assert host.until(host.replies) == ["well"]
+    (start,) = starts(host)
+    assert start["served"] is True
+    assert list(json.loads(word_after(start, "--mcp-config"))["mcpServers"]) == ["hive"]
+    assert "servers of your own" in word_after(start, "--system-prompt")
+
+
+def word_after(start: Mapping[str, Any], flag: str) -> str:
+    return str(start["words"][start["words"].index(flag) + 1])
 
 
 def test_a_killed_turn_goes_on_in_the_same_conversation_and_says_so(host: CliHost) -> None:
@@ -122,9 +143,8 @@ def test_a_used_up_budget_leads_to_one_call_without_tools(host: CliHost) -> None
     task = host.assign("a budget that is small")
     host.until(lambda: host.task(task)["state"] == "done")
     second = starts(host)[1]
-    words = second["words"]
-    assert words[words.index("--tools") + 1] == ""
-    assert json.loads(words[words.index("--mcp-config") + 1]) == {"mcpServers": {}}
+    assert word_after(second, "--tools") == ""
+    assert json.loads(word_after(second, "--mcp-config")) == {"mcpServers": {}}
     assert "x-hive-hand-back: 1" in second["environment"]["ANTHROPIC_CUSTOM_HEADERS"]
     result = host.task(task)["result"]
     assert isinstance(result, Mapping)

@@ -7,23 +7,29 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from fixtures import own_server
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost, session_host
-from fixtures.world import fields, world
+from fixtures.world import fields, rows, world
 
+from hive_core.agent.reconnect import wire_name
+from hive_core.agent.server_tools import CALL, LIST
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
 from hive_core.agent.session.server_settings import ServerSettings, read_server_settings
+from hive_core.agent.session.server_socket import ServerToolSocket
 from hive_core.agent.session.servers import (
     McpServers,
     RequiredServerFailed,
     ServerTool,
 )
-from hive_core.errors import InvalidArgument
+from hive_core.errors import InvalidArgument, NotAllowed, Unreachable
 from hive_core.model.config.agent_config import parse_agent_config
+from hive_core.varlink import Client, Message
 
 HOSTILE = ("ends", "floods", "hangs", "huge", "invalid", "many", "names")
 START_SECONDS = 10.0
@@ -96,6 +102,62 @@ def test_a_call_has_its_result_and_a_failed_one_says_so(
     assert picture == ("[image, image/png, not shown]", False)
     text, is_error = call(servers, tools["mcp__names__fine"])
     assert (text, is_error) == ("no such [2J method", True)
+
+
+def test_a_cli_calls_them_through_its_session_under_the_same_grants(
+    servers: McpServers, tools: dict[str, ServerTool], tmp_path: Path
+) -> None:
+    """The client in the container of the CLI is `hive-agent mcp`; tests/clis has real CLIs."""
+    with (
+        world(None, "root/lead:lead", "lead/worker:worker") as made,
+        session_host(made, tmp_path) as host,
+        closing(
+            ServerToolSocket(tmp_path / "s", servers, host.server.socket_of("worker"))
+        ) as server,
+        ThreadPoolExecutor(1) as threads,
+    ):
+
+        def ask(operation: str, **params: object) -> Message:
+            """The answer of the session, which asks the broker meanwhile."""
+            with Client(str(tmp_path / "s")) as client:
+                reply = threads.submit(client.call, wire_name(operation), params)
+                host.until(reply.done)
+                return reply.result()
+
+        with pytest.raises(InvalidArgument, match="does not run"):
+            ask(CALL, name="mcp__good__echo", arguments={"text": "hi"})
+        assert ask(LIST) == {"tools": []}
+        server.begin_turn([tools["mcp__good__echo"]], "")
+        (offered,) = rows(ask(LIST)["tools"])
+        assert offered["name"] == "mcp__good__echo"
+        reply = ask(CALL, name="mcp__good__echo", arguments={"text": "hi"})
+        assert reply == {"content": "you said hi", "is_error": False}
+        (grant,) = host.events("use_tool")
+        assert (fields(grant)["tool"], fields(grant)["argument"]) == ("mcp", "good echo")
+        assert [fields(row)["status"] for row in host.events("end_tool")] == ["ok"]
+        task = host.assign("Echo again.", plan_required=True)
+        host.world.call("worker", "begin_task", task=task)
+        server.begin_turn([tools["mcp__good__echo"]], task)
+        with pytest.raises(NotAllowed, match="cannot use mcp: "):
+            ask(CALL, name="mcp__good__echo", arguments={"text": "no"})
+        assert len(host.events("end_tool")) == 1
+        with Client(str(tmp_path / "s")) as client, pytest.raises(InvalidArgument):
+            client.call("org.hive.Broker.UseTool", {})
+
+
+def test_the_socket_of_a_cli_serves_a_few_connections_at_once_and_none_after_its_end(
+    servers: McpServers, tmp_path: Path
+) -> None:
+    server = ServerToolSocket(tmp_path / "s", servers, "/nowhere")
+    with ExitStack() as stack:
+        for _ in range(8):
+            client = stack.enter_context(Client(str(tmp_path / "s")))
+            assert client.call(wire_name(LIST)) == {"tools": []}
+        with Client(str(tmp_path / "s")) as one_more, pytest.raises(Unreachable):
+            one_more.call(wire_name(LIST))
+    server.close()
+    with pytest.raises(Unreachable):
+        Client(str(tmp_path / "s"))
 
 
 def test_a_server_sees_nothing_of_the_session(

@@ -22,6 +22,7 @@ from hive_core.agent.gate import (
     return_grants,
     take_grants,
 )
+from hive_core.agent.session.runtimes.cli_dialect import SERVED
 from hive_core.agent.task_run import mapping
 from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 
@@ -50,8 +51,8 @@ class AcpTools:
 
 
 class AcpGate:
-    """The uses of one turn. Operations of hive need no grant: the daemon judges them when they are
-    called.
+    """The uses of one turn. What the MCP server of hive serves needs no grant here: operations are
+    judged by the daemon, and tools of the agent's own servers by the session, when they are called.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class AcpGate:
         self._socket = socket
         server = re.escape(tools.server)
         prefix = rf"(?:mcp__{server}__|mcp\.{server}\.|{server}[_./:])"
-        self._operation = re.compile(rf"{prefix}([a-z_]+)(?:\W.*)?", re.ASCII)
+        self._operation = re.compile(rf"{prefix}([\w-]+)(?:[^\w-].*)?", re.ASCII)
         self._patience = patience
         self._workspace = workspace
         self._task = task
@@ -144,7 +145,7 @@ class AcpGate:
         if not self._tools.kinds:
             raise NotAllowed("cannot use a tool: the turn is to end with a report")
         kind = str(use.get("kind") or "other")
-        if self._tools.kinds.get(self.called_operation(use)) == "operation":
+        if self._tools.kinds.get(self.called_operation(use)) in SERVED:
             return []
         if kind not in _KINDS and use.get("first") in self._tools.harmless:
             return []

@@ -20,6 +20,7 @@ from hive_core.agent.session.runtimes.cli_dialect import (
     CliTurn,
     ProcessDialect,
     mcp_server,
+    served_names,
 )
 from hive_core.agent.task_run import mapping
 
@@ -44,8 +45,7 @@ class ClaudeDialect(ProcessDialect):
 
     def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
         own = {tool: names[0] for tool, names in TOOLS.items() if tool in kinds}
-        served = {tool: f"{_SERVER}{tool}" for tool, kind in kinds.items() if kind == "operation"}
-        return {**served, **own}
+        return {**served_names(kinds, _SERVER), **own}
 
     def new_session(self) -> str:
         return str(uuid4())

@@ -169,7 +169,7 @@ class CliRuntime:
             known = ""
         rounds = settings.get("rounds")
         hands_back = settings.get("hands_back") is True or rounds == 0
-        tools = mapping(cli.get("tools"))
+        tools, offered = mapping(cli.get("tools")), cli.get("server_tools")
         size, context = settings.get("max_output"), line.get("context")
         return CliTurn(
             session=known or self._command.dialect.new_session(),
@@ -177,6 +177,7 @@ class CliRuntime:
             system=text, model=str(line.get("model") or ""), task=str(settings.get("task") or ""),
             letter=str(cli.get("letter") or ""),
             tools={} if hands_back else {name: str(kind) for name, kind in tools.items()},
+            server_tools=offered if isinstance(offered, tuple) and not hands_back else (),
             hands_back=settings.get("hands_back") is True, is_new=not known,
             max_output=size if isinstance(size, int) else 0,
             context=context if isinstance(context, int) else 0, locked=cli.get("locked") is True,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.server_tools import SOCKET_NAME
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand, RuntimeGone
 from hive_core.agent.session.runtimes.cli_dialect import (
     CliDialect,
@@ -22,6 +23,8 @@ from hive_core.agent.session.runtimes.cli_dialect import (
     CliTurn,
 )
 from hive_core.agent.session.runtimes.forwarder import ModelForwarder
+from hive_core.agent.session.server_socket import ServerToolSocket
+from hive_core.agent.session.servers import McpServers
 
 _PROMPTS: Final = "hive_core.runtime.prompts"
 _RENDER: Final = 60.0
@@ -38,6 +41,7 @@ class CliCommand:
     runtime: RuntimeCommand
     forwarder: ModelForwarder
     environment: Mapping[str, str] = field(default_factory=dict)
+    servers: McpServers | None = None
 
     @property
     def program(self) -> Path:
@@ -70,19 +74,25 @@ class CliCommand:
         """What must be the same for a process to take another turn."""
         turn.url = self.forwarder.url
         environment = {**self._variables(turn), **self.dialect.environment(turn, self.place)}
-        return json.dumps([words, environment], sort_keys=True)
+        # A program reads its list of tools when it starts.
+        names = [tool.name for tool in turn.server_tools]
+        return json.dumps([words, environment, names], sort_keys=True)
 
     def start(self, words: Sequence[str], turn: CliTurn, key: str) -> CliProcess:
         """Start a process for this turn, and for those after it that have the same key."""
         self.place.make()
         self.dialect.prepare(self.place)
         self.forwarder.start()
-        letter = LetterFile()
+        letter, tools = LetterFile(), None
+        if self.servers is not None and self.servers.names:
+            place = letter.path.with_name(SOCKET_NAME)
+            tools = ServerToolSocket(place, self.servers, self.place.socket)
         environment = {
             **self._variables(turn), "HIVE_MESSAGE_FILE": str(letter.path),
             **self.dialect.environment(turn, self.place),
         }  # fmt: skip
-        letter.write(turn.letter)
+        shared = TurnFiles(letter, tools)
+        shared.begin_turn(turn)
         try:
             process: subprocess.Popen[bytes] = subprocess.Popen(
                 [*words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -90,9 +100,9 @@ class CliCommand:
                 **self._user,  # type: ignore[call-overload]
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
-            letter.remove()
+            shared.close()
             raise RuntimeGone(f"cannot start {self.dialect.name}: {error}") from None
-        return CliProcess(process, key, letter)
+        return CliProcess(process, key, shared)
 
     @property
     def _user(self) -> Mapping[str, object]:
@@ -126,13 +136,31 @@ class LetterFile:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True)
+class TurnFiles:
+    """What the MCP server of a process finds beside it: the letter, and tools of own servers."""
+
+    letter: LetterFile
+    tools: ServerToolSocket | None
+
+    def begin_turn(self, turn: CliTurn) -> None:
+        self.letter.write(turn.letter)
+        if self.tools is not None:
+            self.tools.begin_turn(turn.server_tools, turn.task)
+
+    def close(self) -> None:
+        if self.tools is not None:
+            self.tools.close()
+        self.letter.remove()
+
+
 class CliProcess:
     """A process of a CLI. `key`: what a turn must have to be run by it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], key: str, letter: LetterFile) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], key: str, files: TurnFiles) -> None:
         self.popen = process
         self.key = key
-        self.letter = letter
+        self.files = files
         self._errors = ErrorTail(process)
 
     @property
@@ -152,7 +180,7 @@ class CliProcess:
         """Kill it, and wait for it; the last line of its errors."""
         self.kill()
         self.popen.wait()
-        self.letter.remove()
+        self.files.close()
         return self._errors.close()
 
 

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.agent.session.runtimes.builtin import WrongPython
+from hive_core.agent.session.servers import ServerTool
 
+SERVED: Final = ("operation", "server")  # the kinds of tools that a CLI has from hive
+# CLIs write the name of the MCP server before that of a tool, and providers take 64 characters.
+SERVED_NAME_MOST: Final = 50
 CLIS_FOLDER: Final = Path("/opt/hive/clis")
 # hive-model says whose budget is used up; some CLIs show that and not the status.
 _BUDGET: Final = re.compile(r"\bbudget\b|quota", re.IGNORECASE)
@@ -32,6 +36,7 @@ class CliTurn:
     task: str = ""
     letter: str = ""
     tools: Mapping[str, str] = field(default_factory=dict)
+    server_tools: Sequence[ServerTool] = ()
     hands_back: bool = False
     max_output: int = 0
     context: int = 0
@@ -139,6 +144,11 @@ class AcpDialect(CliDialect):
     def prompt(self, turn: CliTurn) -> str:
         """What it is told in this turn."""
         return turn.prompt
+
+
+def served_names(kinds: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+    """What a model calls the tools that the MCP server of hive serves."""
+    return {tool: f"{prefix}{tool}" for tool, kind in kinds.items() if kind in SERVED}
 
 
 def mcp_server(place: CliPlace) -> tuple[str, list[str]]:

@@ -125,7 +125,7 @@ class ProcessDriver:
             process = self._process
         if process is not None:
             if process.is_alive and process.key == key and self._session == turn.session:
-                process.letter.write(turn.letter)
+                process.files.begin_turn(turn)
                 return process
             self._end(process)
         process = self._command.start(self._words(turn), turn, key)

@@ -19,6 +19,7 @@ from hive_core.agent.session.runtimes.cli_dialect import (
     CliPlace,
     CliTurn,
     mcp_server,
+    served_names,
 )
 
 _SERVER: Final = "mcp__hive."  # its tools stand in a namespace
@@ -40,9 +41,8 @@ class CodexDialect(CliDialect):
     name = "codex"
 
     def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
-        served = {tool: f"{_SERVER}{tool}" for tool, kind in kinds.items() if kind == "operation"}
         own = {tool: "exec_command" for tool in ("bash", "read") if tool in kinds}
-        return {**served, **own}
+        return {**served_names(kinds, _SERVER), **own}
 
     def is_known(self, home: Path, session: str) -> bool:
         return any(_folder(home).glob(f"sessions/*/*/*/rollout-*-{session}.jsonl"))

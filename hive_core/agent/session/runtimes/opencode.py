@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Final
 
-from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliPlace, CliTurn
+from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliPlace, CliTurn, served_names
 
 _SERVER: Final = "hive_"
 # Its permissions, by the tools of execution that stand for them.
@@ -33,8 +33,10 @@ class OpencodeDialect(AcpDialect):
     harmless = frozenset({"invalid"})  # the answer to a call of a tool that there is not
 
     def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
-        served = {tool: f"{_SERVER}{tool}" for tool, kind in kinds.items() if kind == "operation"}
-        return {**served, **{tool: _TOOLS[tool] for tool in _own_tools(kinds)}}
+        return {
+            **served_names(kinds, _SERVER),
+            **{tool: _TOOLS[tool] for tool in _own_tools(kinds)},
+        }
 
     def words(self, program: str, turn: CliTurn, place: CliPlace) -> list[str]:
         del turn

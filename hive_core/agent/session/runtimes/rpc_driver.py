@@ -124,7 +124,7 @@ class RpcDriver(ABC, Generic[Turn]):
             present = self._open = RpcProcess(process, RpcConnection(process))
             self.shake_hands(present)
         else:
-            present.process.letter.write(turn.letter)
+            present.process.files.begin_turn(turn)
         if watcher.is_cancelled():
             present.process.kill()
         return present
@@ -134,7 +134,7 @@ class RpcDriver(ABC, Generic[Turn]):
         place = self._command.place
         own = {key: os.environ[key] for key in _OF_SERVER if key in os.environ}
         return {
-            **own, "HIVE_SOCKET": place.socket, "HIVE_MESSAGE_FILE": str(process.letter.path),
+            **own, "HIVE_SOCKET": place.socket, "HIVE_MESSAGE_FILE": str(process.files.letter.path),
             "HOME": str(place.home),
         }  # fmt: skip
 
