@@ -202,6 +202,9 @@ in
       environment = {
         HIVE_USR = tools;
         HIVE_RUNTIME = if cfg.models.runtime == null then "/var/empty" else "${cfg.models.runtime}";
+        HIVE_CLIS =
+          if cfg.runtimes == [ ] then "/var/empty"
+          else "${pkgs.callPackage ./clis.nix { inherit (cfg) runtimes; }}";
       };
       stopIfChanged = false;
     };

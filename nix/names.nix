@@ -6,6 +6,7 @@ let
 in
 {
   roles = [ "daemon" "agent" "architect" "lead" "worker" "task" ];
+  runtimes = [ "claude" "codex" "opencode" ];
   capability = "[a-z]+([.][a-z]+)?(:[A-Za-z0-9][A-Za-z0-9._-]{0,63})?";
   size = "[0-9]{1,15}[KMGT]?";
   tool = "[^[:cntrl:]]{1,200}";

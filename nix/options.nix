@@ -168,6 +168,16 @@ in
     archive = option number 86400 "Seconds for which a destroyed agent can be restored.";
   };
 
+  runtimes = mkOption {
+    type = types.listOf (types.enum names.runtimes);
+    default = [ ];
+    example = [ "claude" "codex" ];
+    description = ''
+      The coding CLIs that agents may have as `runtime`, at the versions of this hive. Containers of
+      agents with one of them see it read-only at /opt/hive/clis from their next start.
+    '';
+  };
+
   models = {
     settings = mkOption {
       type = types.attrsOf types.anything;

@@ -44,10 +44,10 @@ def host() -> render.HostFacts:
     parts = (f"/{part}" for part in render.SHARED[1:] if Path("/", part).exists())
     shared = (f"{mounts.USR}:/usr", *own, *parts)
     runtime = str(_RUNTIME) if (_RUNTIME / ".complete").exists() else ""
-    clis = tuple(str(mark.parent) for mark in Path("/usr/local/lib").glob("hive-clis/*/.complete"))
-    tun = Path("/dev/net/tun").exists()
+    place = Path(os.environ.get("HIVE_CLIS", "/usr/local/lib/hive-clis"))
+    clis = tuple(str(mark.parent) for mark in place.glob("*/.complete"))
     package, path = str(Path(__file__).parents[1]), _ENV["PATH"]
-    return render.HostFacts(package, shared, tun, path, runtime, clis)
+    return render.HostFacts(package, shared, Path("/dev/net/tun").exists(), path, runtime, clis)
 
 
 def label(name: str) -> str:

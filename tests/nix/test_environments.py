@@ -1,7 +1,8 @@
-"""nix/small.nix and nix/runtime.nix, evaluated fully; the script of the latter is run."""
+"""nix/small.nix, nix/runtime.nix and nix/clis.nix, evaluated fully; scripts of them are run."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from nix.module import HERE, NIX, ask
+
+from hive_core.cli.host.runtime import COMPLETE, NAMES, NO_SETTINGS, RuntimePackage
 
 SITE = "lib/python3.99/site-packages"
 
@@ -62,6 +65,44 @@ def test_only_the_native_wheel_is_patched(evaluated: dict[str, Any]) -> None:
 
 def test_a_system_without_a_wheel_is_refused(evaluated: dict[str, Any]) -> None:
     assert evaluated["other"]["success"] is False
+    assert evaluated["clisOfOther"]["success"] is False
+
+
+@pytest.mark.parametrize(("system", "cpu"), [("clis", "x64"), ("clisOfArm", "arm64")])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_coding_clis_are_those_of_the_lock_files_that_debian_installs(
+    evaluated: dict[str, Any], name: str, system: str, cpu: str
+) -> None:
+    package, row = RuntimePackage(name, Path("/nowhere")), evaluated[system][name]
+    lock = json.loads((package.locks / "package-lock.json").read_text())
+    place, _, program = package.program(cpu).removeprefix("node_modules/").partition(f"-{cpu}")
+    folder, _, program = f"{cpu}{program}".partition("/")
+    entry = lock["packages"][f"node_modules/{place}-{folder}"]
+    assert (row["version"], row["src"]["hash"]) == (package.version, entry["integrity"])
+    published = entry.get("name", f"{place}-{folder}")
+    assert row["src"]["url"] == (
+        f"https://registry.npmjs.org/{published}/-/{published.rpartition('/')[2]}"
+        f"-{entry['version']}.tgz"
+    )
+    assert f"ln -s ../package/{program} $out/bin/{name}" in row["installPhase"]
+
+
+def test_the_folder_of_a_cli_is_what_containers_expect(
+    evaluated: dict[str, Any], tmp_path: Path
+) -> None:
+    script = evaluated["clis"]["codex"]["installPhase"]
+    program = tmp_path / "package/vendor/x86_64-unknown-linux-musl/bin/codex"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho here\n")
+    out = tmp_path / "out"
+    subprocess.run(
+        ["bash", "-euc", script], check=True, cwd=tmp_path / "package",
+        env={**os.environ, "out": str(out)},
+    )  # fmt: skip
+    assert subprocess.check_output([out / "bin/codex"]) == b"here\n"
+    version = evaluated["clis"]["codex"]["version"]
+    assert (out / COMPLETE).read_text() == f"{version}\n"
+    assert (out / NO_SETTINGS / "codex").is_dir()
 
 
 def test_the_folder_of_the_runtime_is_what_containers_expect(

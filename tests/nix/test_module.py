@@ -14,6 +14,7 @@ from nix.module import HERE, NIX, STORE, Refused, ask, assignments, host_with, u
 
 from hive_core.cli.config.declare import with_sizes as declare_with_sizes
 from hive_core.cli.host.install import layout
+from hive_core.model.agents.agent import CLIS
 from hive_core.model.config.models import parse_models
 from hive_core.model.config.settings import Settings
 from hive_core.operations.agents.spawn import SpawnParams
@@ -250,6 +251,16 @@ def test_the_embedded_model_and_the_runtime_are_optional() -> None:
     assert f"HIVE_RUNTIME={STORE}-runtime" in plain["hive-privd.service"]
     without = ask('(s.units e.config)."hive-privd.service"', host_with(models={"runtime": None}))
     assert "HIVE_RUNTIME=/var/empty" in without
+
+
+def test_the_coding_clis_are_those_that_the_option_names() -> None:
+    unit = '(s.units e.config)."hive-privd.service"'
+    assert "HIVE_CLIS=/var/empty" in ask(unit)
+    assert f"HIVE_CLIS={STORE}-clis" in ask(unit, host_with(runtimes=["claude", "codex"]))
+    with pytest.raises(Refused, match="runtimes' is not of type"):
+        ask(unit, host_with(runtimes=["cursor"]))
+    names = ask(f"(import {NIX}/names.nix {{ inherit (s) lib; }}).runtimes")
+    assert names == [row.value for row in CLIS]
 
 
 def test_the_wheels_of_the_embedded_model_are_those_of_the_lock() -> None:

@@ -1,4 +1,4 @@
-"""`hive-agent mcp` with the tools of the agent's own MCP servers, which its session calls (row Q46)."""
+"""`hive-agent mcp` with the tools of own MCP servers, which the session calls (row Q46)."""
 
 from __future__ import annotations
 
