@@ -40,6 +40,7 @@ from hive_core.agent.session.recovery import (
 )
 from hive_core.agent.session.results import shorten
 from hive_core.agent.session.runtimes.builtin import RuntimeGone
+from hive_core.agent.session.runtimes.cli_dialect import UNGRANTED
 from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.skill_files import store_skill_files
 from hive_core.agent.session.state import MEMORY, ToolCall, TurnState
@@ -226,6 +227,8 @@ class TurnRunner:
             self._over_budget = why
         elif kind == "budget":
             self._park = Parked(self._over_budget or why, budget=True)
+        elif kind == UNGRANTED:
+            self._park = Parked(why)  # again, it would do the same
         elif kind == "rate":
             self._pause(min(max(pause, 1.0), _RATE_MOST))
         elif kind == "overflow" and not (self.compacted or self.is_subagent):

@@ -133,6 +133,7 @@ def test_a_use_that_no_hook_allowed_ends_the_process(host: CliHost) -> None:
     assert "codex used a tool without asking: no hook allowed commandExecution c:1" in str(
         issue["body"]
     )
+    assert len(calls(host)) == 1  # it is not let try again
     assert not any(Path(f"/proc/{row['pid']}").exists() for row in calls(host))
 
 

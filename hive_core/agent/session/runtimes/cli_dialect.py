@@ -13,6 +13,7 @@ from typing import Final
 from hive_core.agent.session.runtimes.builtin import WrongPython
 from hive_core.agent.session.servers import ServerTool
 
+UNGRANTED: Final = "ungranted"  # the kind of an error: a program used a tool without a grant
 SERVED: Final = ("operation", "server")  # the kinds of tools that a CLI has from hive
 # CLIs write the name of the MCP server before that of a tool, and providers take 64 characters.
 SERVED_NAME_MOST: Final = 50

@@ -13,10 +13,10 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from hive_core.agent.session.runtimes.builtin import RuntimeGone
 from hive_core.agent.session.runtimes.cli_command import CliCommand, CliProcess
-from hive_core.agent.session.runtimes.cli_dialect import CliOutcome, CliTurn, error_kind
+from hive_core.agent.session.runtimes.cli_dialect import UNGRANTED, CliOutcome, CliTurn, error_kind
 from hive_core.agent.session.runtimes.cli_process import TurnWatcher
 from hive_core.agent.session.runtimes.json_rpc import RpcClient, RpcConnection, RpcError
-from hive_core.errors import HiveError
+from hive_core.errors import HiveError, TimedOut, Unreachable
 
 _CANCEL: Final = 2.0  # seconds that a program has to end a turn by itself
 _OF_SERVER: Final = ("HIVE_NAME", "HIVE_RUNTIME", "PATH")
@@ -92,6 +92,8 @@ class RpcDriver(ABC, Generic[Turn]):
         except (HiveError, OSError) as error:
             self.close()  # it did what it may not, or the daemon is away
             outcome.error = f"{name} used a tool without asking: {error}"
+            if not isinstance(error, OSError | Unreachable | TimedOut):
+                outcome.error_kind = UNGRANTED
         finally:
             if self._killer is not None:
                 self._killer.cancel()
