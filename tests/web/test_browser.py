@@ -184,11 +184,13 @@ def test_an_agent_is_moved_by_keys_and_by_drag(chrome: Browser, web: RunningDash
 def test_hostile_text_stays_text_on_every_page(chrome: Browser, web: RunningDashboard) -> None:
     places = web.door.do(lambda world: _write_everywhere(world, HOSTILE))
     titles = []
-    for path in ("/", "/tree", "/audit", *places):
+    for path in ("/", "/tree", "/audit", "/tasks/graph", *places):
         chrome.open(web.origin + path)
         assert chrome.run(FOREIGN) == [], path
         assert chrome.run(f"{CONTROLS}.test(document.documentElement.textContent)") is False, path
         titles.append(chrome.run("return document.title"))
+        if path == "/tasks/graph":
+            assert len(chrome.all(".graph .task")) > len(HOSTILE)
     assert not [title for title in titles if not title.endswith(" - hive")]
 
 
@@ -205,6 +207,7 @@ def test_hostile_text_stays_text_in_live_rows(chrome: Browser, web: RunningDashb
 def _write_everywhere(world: World, texts: Sequence[str]) -> list[str]:
     """Hostile text in each field that an agent may fill; the pages that show it."""
     places = []
+    first = world.call("operator", "assign_task", agent="carl", description="x")["task"]
     for at, text in enumerate(texts):
         agent, text_sent = f"row-{at}", text.replace("\x00", "")
         world.call("operator", "send", to=agent, body=text_sent[:60_000])
@@ -214,6 +217,7 @@ def _write_everywhere(world: World, texts: Sequence[str]) -> list[str]:
             agent=agent,
             title=text_sent[:100],
             description=text_sent[:30_000],
+            needs=[first],
         )
         world.fault(agent, "report_activity", activity="blocked", reason=text_sent[:200])
         world.fault(
