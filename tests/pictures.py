@@ -6,6 +6,7 @@ The hive is the whole broker with its ledger, behind hive-web; Debian's Chromium
 from __future__ import annotations
 
 import base64
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from fixtures.login_door import login_door
 from fixtures.tasks import finish, give
 from fixtures.world import World
 
-from hive_core.model.agents.machine import State
+from hive_core.model.agents.machine import Cpu, Reading, State
 from hive_core.model.config.settings import Settings
 from hive_core.model.config.web import WebSettings
 from hive_core.testing.clock import TIME
@@ -65,6 +66,9 @@ PICTURES: Final = (
     Picture("tasks", "/tasks"),
     Picture("task-graph", "/tasks/graph"),
     Picture("cost", "/cost"),
+    Picture("figures", "/agents/writer/figures"),
+    Picture("more", "/more/settings"),
+    Picture("fires", "/more/triggers/{trigger}"),
     Picture("audit", "/audit"),
     Picture("why", "/audit/why?caller=writer&operation=stop&target=editor"),
     Picture("passkey", "/passkey"),
@@ -125,7 +129,29 @@ def seed(world: World) -> dict[str, str]:
     asked = ask(world, "press", "writer", message="shorter texts, with sources")
     approval = judge(world, asked, wishes, lines)
     world.seen.states[world.uuid("bench-10")] = State.FAILED
-    return {"question": str(question), "plan": plan, "approval": approval}
+    _run_machine(world, "writer")
+    trigger = str(_set_trigger(world)["id"])
+    return {"question": str(question), "plan": plan, "approval": approval, "trigger": trigger}
+
+
+def _run_machine(world: World, name: str) -> None:
+    """Half an hour of processor time and memory."""
+    used = 0
+    for at in range(180):
+        used += int(2_000_000 * (1 + math.sin(at / 9)))
+        memory = (90 + 30 * (at // 45)) << 20
+        world.broker.show_figures({world.uuid(name): Reading(Cpu("run", used), memory)})
+        world.advance(10)
+
+
+def _set_trigger(world: World) -> Mapping[str, object]:
+    """A trigger that has fired."""
+    text = {"kind": "message", "text": "Read the new letters."}
+    made = world.call(
+        "operator", "set_trigger", agent="clerk", name="letters", when={"every": 600.0}, action=text
+    )
+    world.advance(1300)
+    return made
 
 
 def _fill_budgets(world: World) -> None:

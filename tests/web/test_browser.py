@@ -28,6 +28,8 @@ PAGES = (
     "/tasks",
     "/tasks/graph",
     "/cost",
+    "/more/settings",
+    "/agents/lead/figures",
     "/audit",
     "/audit/why",
     "/login",

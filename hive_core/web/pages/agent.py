@@ -29,6 +29,7 @@ TABS: Final = (
     Tab("mail", "Mail", "list_messages", {"limit": 50}),
     Tab("logs", "Logs", "get_logs", {"lines": 200}),
     Tab("config", "Config", "history", {"limit": 50}),
+    Tab("figures", "Figures", "get_figures", {}),
     Tab("tools", "Tools", "list_toolset", {}),
 )
 # What a button does: the operation, whether all below come along, and the words of the page.
@@ -50,7 +51,7 @@ async def show_agent(visit: Visit) -> Response:
     details = None if name == OPERATOR else await visit.read("get_agent", agent=name)
     if details is None and tab.name != "mail":
         raise NotFound(f"no agent named {name!r}")
-    after = visit.query.get("after") if tab.name != "tools" else None
+    after = visit.query.get("after") if tab.parameters else None
     agent = None if name == OPERATOR else name
     reply = await visit.try_read(tab.operation, agent=agent, after=after, **tab.parameters)
     return visit.page(
