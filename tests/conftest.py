@@ -18,6 +18,9 @@ from typing_extensions import override
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+# gc.set_threshold(): the default takes a twelfth of the processor time of tests in this process.
+_COLLECTIONS = (10_000, 20, 20)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("long", "the long forms")
@@ -75,6 +78,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*_COLLECTIONS)
         gc.enable()
 
 

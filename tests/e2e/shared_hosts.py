@@ -26,6 +26,8 @@ FILES: Final = {
     ),
     "host": ("test_attacks_data", "test_destroy_many", "test_daemon_life"),
     "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
+    "plans": ("test_rows_recovery", "test_rows_plans"),
+    "starts": ("test_revocation", "test_attacks_starts"),
     "commands": ("test_cli_commands", "test_cli_inside"),
     "authority": ("test_rows_authority", "test_rows_roles", "test_rows_audit"),
 }  # fmt: skip
@@ -75,11 +77,11 @@ class SharedHost:
         """Remove the agents of the file before; False where a failed test left what cannot go."""
         try:
             host.close_connections()
-            if settings != self._settings:
+            host.prune({"root": None})
+            if settings != self._settings:  # which may name agents that the daemon creates
                 host.settings(settings)
                 host.restart()
                 self._settings = settings
-            host.prune({"root": None})
         except (AssertionError, OSError, LabError, subprocess.SubprocessError):
             return False
         return True

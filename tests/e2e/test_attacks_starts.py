@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
 from e2e.privdhost import _PLAIN as PREPARE_TREE
+from e2e.shared_hosts import SharedHost
 from long import at_most, figure, times
 
 from hive_core.model.agents.machine import State
@@ -37,15 +37,12 @@ STUCK = {"parent": "lead", "role": "daemon", "image": "/srv/tree", "boot": True}
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    lab.run(["bash", "-ec", f"{PREPARE_TREE}\n{NEVER_UP}"])
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("starts", SETTINGS)
+    made.lab.run(["bash", "-ec", f"{PREPARE_TREE}\n{NEVER_UP}"])
     made.grow(lead={"role": "lead", "max_children": 64})
     made.grow(ann="root")
-    yield made
-    made.close_connections()
+    return made
 
 
 @pytest.fixture

@@ -7,26 +7,22 @@ had open since before the move.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
 from e2e.revocation_tree import HANDS, HOLDS, LISTENS, NOTES, Tree
+from e2e.shared_hosts import SharedHost
 from long import figure, seed, times
 
 pytestmark = pytest.mark.lab("slow")
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    hive_host = HiveHost(lab)
-    hive_host.setup()
-    yield hive_host
-    hive_host.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    return shared_host.prepare("starts")
 
 
 @pytest.fixture

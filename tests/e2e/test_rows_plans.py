@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import at_most, seed
 
 pytestmark = pytest.mark.lab("slow")
@@ -25,15 +25,12 @@ MEMORY = "/agents/queen/state/built-in.json"
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings("[daemons]\nqueen = true\n")
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("plans", "[daemons]\nqueen = true\n")
     made.wait("running", "queen")
     made.grow(boss={"role": "lead"})
     made.grow(hand={"parent": "boss", "role": "worker"})
-    yield made
-    made.close_connections()
+    return made
 
 
 @pytest.fixture(autouse=True)

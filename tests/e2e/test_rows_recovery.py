@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import figure, seed, times
 
 pytestmark = pytest.mark.lab
@@ -31,15 +30,12 @@ echo did {n}
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings("[talk]\nopen = 1000\nasked = 1000\n")
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("plans", "[talk]\nopen = 1000\nasked = 1000\n")
     made.grow(lead={"role": "lead"}, bell={"parent": "root"})
     worker: dict[str, object] = {"parent": "lead", "role": "worker", "command": DOES}
     made.grow(**dict.fromkeys(WORKERS, worker))
-    yield made
-    made.close_connections()
+    return made
 
 
 def persist(host: HiveHost, method: str, **words: object) -> Reply:
