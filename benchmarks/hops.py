@@ -19,6 +19,7 @@ from benchmarks.report.rows import Row, with_aim
 from hive_core import varlink
 from hive_core.broker.connection import ClientConnection
 from hive_core.broker.operation import REGISTRY
+from hive_core.host.systemd.watchdog import freeze_heap
 from hive_core.model.config.settings import HostLimits, Settings
 
 # One send each, in one batch.
@@ -62,12 +63,14 @@ def crowd() -> Iterator[World]:
         hive.grow(*children)
         _send_all(hive, _open_connections(hive))
         # As hived does once it has started: its own objects are not looked through for garbage.
+        thresholds = gc.get_threshold()
         gc.collect()
-        gc.freeze()
+        freeze_heap()
         try:
             yield hive
         finally:
             gc.unfreeze()
+            gc.set_threshold(*thresholds)
 
 
 def python_calls_of_send(hive: World) -> float:

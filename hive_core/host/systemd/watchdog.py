@@ -15,12 +15,19 @@ from hive_core.broker.core import Broker
 from hive_core.host.systemd import notify
 from hive_core.model.wire.record import OPERATOR
 
+# New objects after which they are looked through for garbage.
+_YOUNG: Final = 10_000
 _QUESTION: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
 
 
 def freeze_heap() -> None:
-    """Exclude all existing objects from garbage collection, so that collections stay short."""
+    """Exclude all existing objects from garbage collection, so that collections stay short.
+
+    A batch makes thousands of objects that live until it is answered. Few of them are cyclic, so
+    that looking through them every 700, the default, costs 3 to 5 % of a `send`.
+    """
     gc.freeze()
+    gc.set_threshold(_YOUNG)
     gc.enable()
 
 
