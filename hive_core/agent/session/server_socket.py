@@ -7,9 +7,9 @@ for the built-in runtime, so whoever else of the container connects gets no more
 from __future__ import annotations
 
 import socket
-import socketserver
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from hive_core.varlink import FRAME_LIMIT, FrameReader, Message, decode, encode
 _AT_ONCE: Final = 8  # connections
 _CONTENT_MOST: Final = FRAME_LIMIT // 8
 _READ: Final = 65536
+_PAUSE: Final = 0.1
 
 
 class ServerToolSocket:
@@ -38,11 +39,12 @@ class ServerToolSocket:
         self._stop = threading.Event()
         self._running: set[ServerCallRunner] = set()
         self._lock = threading.Lock()
-        self._listener = _Listener(path, self)
+        self._places = threading.BoundedSemaphore(_AT_ONCE)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
         path.chmod(0o666)  # the folder is root's; each call needs a grant
-        threading.Thread(
-            target=self._listener.serve_forever, name="server tools", daemon=True
-        ).start()
+        self._listener.listen(_AT_ONCE)
+        threading.Thread(target=self._accept, name="server tools", daemon=True).start()
 
     def begin_turn(self, tools: Sequence[ServerTool], task: str) -> None:
         """Offer these tools from now on. Calls of the turn before are ended."""
@@ -53,9 +55,9 @@ class ServerToolSocket:
     def close(self) -> None:
         """End the calls that run, and serve nobody any more."""
         self._stop.set()
-        self._kill_calls()
-        self._listener.shutdown()
-        self._listener.server_close()
+        self.begin_turn([], "")
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._listener.close()
 
     def reply(self, message: Message) -> Message:
         """The reply to one message."""
@@ -72,6 +74,30 @@ class ServerToolSocket:
                     )
         except HiveError as error:
             return {"error": error.wire, "parameters": error.parameters}
+
+    def _accept(self) -> None:
+        """Have a thread serve each connection, up to a limit."""
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                if self._stop.wait(_PAUSE):
+                    return
+                continue  # no descriptor is free, or the peer was gone before it was accepted
+            if self._places.acquire(blocking=False):
+                threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+            else:
+                connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        reader = FrameReader()
+        try:
+            with connection, suppress(OSError, BadFrame):
+                while data := connection.recv(_READ):
+                    for frame in reader.feed(data):
+                        connection.sendall(encode(self.reply(decode(frame))))
+        finally:
+            self._places.release()
 
     def _rows(self) -> list[Message]:
         return [
@@ -99,39 +125,3 @@ class ServerToolSocket:
     def _kill_calls(self) -> None:
         for runner in [*self._running]:
             runner.kill()
-
-
-class _Listener(socketserver.ThreadingUnixStreamServer):
-    """A thread for each connection, up to a limit."""
-
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, path: Path, tools: ServerToolSocket) -> None:
-        self.tools = tools
-        self.places = threading.BoundedSemaphore(_AT_ONCE)
-        super().__init__(str(path), _Connection)
-
-    def verify_request(
-        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
-    ) -> bool:
-        """Whether there is a place for one more."""
-        del request, client_address
-        return self.places.acquire(blocking=False)
-
-
-class _Connection(socketserver.BaseRequestHandler):
-    request: socket.socket
-    server: _Listener
-
-    def handle(self) -> None:
-        reader = FrameReader()
-        try:
-            while data := self.request.recv(_READ):
-                for frame in reader.feed(data):
-                    self.request.sendall(encode(self.server.tools.reply(decode(frame))))
-        except (OSError, BadFrame):
-            return
-
-    def finish(self) -> None:
-        self.server.places.release()
