@@ -54,6 +54,15 @@ class TreePage:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row that came: whether it differs from the one before, and whether its place does."""
+
+    row: Row
+    is_other: bool
+    is_moved: bool
+
+
 @dataclass(slots=True)
 class AgentMirror:
     rows: dict[str, Row] = field(default_factory=dict)
@@ -66,15 +75,15 @@ class AgentMirror:
         before = dict(self.rows) if page.get("reset") else {}
         if page.get("reset"):
             self.rows.clear()
-        changed = [row for row in _rows(page) if self._put(row)]
+        changes = [self._put(row) for row in _rows(page)]
         gone = page.get("gone")
         lost = [self.rows.pop(str(uuid), None) for uuid in (gone if isinstance(gone, list) else ())]
         moved = any(row is not None for row in lost) or bool(before.keys() - self.rows.keys())
-        moved = moved or self._children is None
+        moved = moved or any(change.is_moved for change in changes)
         if moved:
             self._children = None
         self.is_whole = self.is_whole or bool(page.get("synced"))
-        return changed, moved
+        return [change.row for change in changes if change.is_other], moved
 
     def get(self, name: str) -> Row | None:
         self._index()
@@ -109,13 +118,12 @@ class AgentMirror:
             lines.sort(key=lambda line: _sort_key(line.row, view.sort))
         return TreePage(lines[: view.most], len(lines), len(self.rows))
 
-    def _put(self, row: Row) -> bool:
+    def _put(self, row: Row) -> RowChange:
         uuid = str(row.get("uuid"))
         before = self.rows.get(uuid)
         self.rows[uuid] = row
-        if before is None or any(before.get(key) != row.get(key) for key in _PLACE):
-            self._children = None
-        return before != row
+        moved = before is None or any(before.get(key) != row.get(key) for key in _PLACE)
+        return RowChange(row, is_other=before != row, is_moved=moved)
 
     def _index(self) -> dict[str | None, list[Row]]:
         if self._children is None:

@@ -1,6 +1,8 @@
 """The real sockets, broker, ledger and repo in a process of their own: FOLDER AGENTS PATIENCE.
 
-Agent number n listens on FOLDER/a<n>.sock. PATIENCE divides the seconds that a peer may take.
+Agent number n listens on FOLDER/a<n>.sock, the operator on operator.sock, and services that carry
+logins, as the user that runs this, on login.sock. PATIENCE divides the seconds that a peer may
+take.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from hive_core.host.systemd.watchdog import freeze_heap
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.topology import Topology
 from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.operations import load
 from hive_core.surfaces.service import introspection_methods
@@ -85,10 +88,10 @@ def of_the_unit() -> dict[str, str]:
 
 
 def family(agents: int) -> Hive:
-    hive = Hive().with_agent("root", None, AgentSpec(uuid=UUID(int=1)))
-    for number in range(agents):
-        hive = hive.with_agent(f"a{number}", "root", AgentSpec(uuid=UUID(int=number + 1 << 96)))
-    return hive.validate()
+    specs = {"root": AgentSpec(uuid=UUID(int=1))}
+    specs |= {f"a{number}": AgentSpec(uuid=UUID(int=number + 1 << 96)) for number in range(agents)}
+    parents = {name: None if name == "root" else "root" for name in specs}
+    return Hive(topology=Topology(parents), specs=specs).validate()
 
 
 async def serve(folder: Path, agents: int, patience: float) -> None:
@@ -111,6 +114,8 @@ async def serve(folder: Path, agents: int, patience: float) -> None:
         for number in range(agents):
             path = folder / f"a{number}.sock"
             await sockets.listen(hive.specs[f"a{number}"].id, path, 0)
+        await sockets.listen_operator(folder / "operator.sock")
+        await sockets.listen_logins(folder / "login.sock", "", {os.getuid()})
         gc.collect()
         freeze_heap()  # as hived does when it serves
         sys.stdout.write("ready\n")
