@@ -229,7 +229,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS)
     made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES)
     made.setup()
-    made.settings('[egress]\nallow = ["*.example.org:443"]\n')
+    made.settings('[deploy]\nwindow = 1\n[egress]\nallow = ["*.example.org:443"]\n')
     made.run("sh", "-c", "echo 127.0.0.1 here.example.org >>/etc/hosts")
     made.restart()
     made.grow(ann={"role": "worker", "parent": "root", "add_capabilities": ["subagents"]})
