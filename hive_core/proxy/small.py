@@ -36,6 +36,8 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 # What a session writes around the messages of others, and beside them.
 _MESSAGE: Final = re.compile(r"<message\b[^>]*>(.*?)</message>", re.DOTALL)
 _NOTE: Final = re.compile(r"<(reminder|session)\b[^>]*>.*?</\1>", re.DOTALL)
+# Of the head of a task what is for programs: among its digits the model misreads names of files.
+_TRACE: Final = re.compile(r"^traceparent: [0-9a-f-]{55}\n", re.MULTILINE)
 _HEAD: Final = "Answer with one tool call. Examples:\n\n"
 _PLAIN: Final = "Answer in one or two short sentences."
 _CHARACTERS_OF_TOKEN: Final = 3
@@ -115,8 +117,8 @@ def _text(message: Spoken) -> str:
 
 def _plain_text(text: str) -> str:
     """The text of the messages of a session, without the marks around them, which mislead it."""
-    bodies = _MESSAGE.findall(text)
-    return "\n".join(body.strip() for body in bodies) if bodies else _NOTE.sub("", text).strip()
+    bodies = [_TRACE.sub("", body).strip() for body in _MESSAGE.findall(text)]
+    return "\n".join(bodies) if bodies else _NOTE.sub("", text).strip()
 
 
 def small_answer(data: bytes, conversation: ModelConversation) -> ModelAnswer:

@@ -111,6 +111,16 @@ def test_the_marks_of_a_session_are_left_out() -> None:
     asyncio.run(main())
 
 
+def test_the_trace_of_a_task_is_left_out() -> None:
+    trace = f"traceparent: 00-{'ab' * 16}-{'cd' * 8}-01"
+    text = f'<message kind="task">\ntask: 1\n{trace}\n\nRead notes.txt; traceparent: x\n</message>'
+    asked = ModelConversation((Spoken("user", text),), (), 0)
+
+    messages = json.loads(small_request(asked, 4096, None))["messages"]
+
+    assert messages[-1]["content"] == "task: 1\n\nRead notes.txt; traceparent: x"
+
+
 def test_a_request_without_tools_is_answered_in_words() -> None:
     async def main() -> None:
         async with small_host(model_reply("All is well.", "length")) as (host, provider):
