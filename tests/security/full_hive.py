@@ -1,5 +1,7 @@
 """A hive in which two agents, and those below them, have as much of everything as they may have.
 
+In the default suite the second of them has a quarter of what takes long to make.
+
 `served()` runs it in a process of its own: the real sockets, broker, ledger and repo. The agents h1
 and h2 are those that mean no good, n is the neighbour; each has a socket, and so has the operator.
 """
@@ -18,6 +20,7 @@ from uuid import UUID
 
 from fixtures.broker import NothingObserved, SlowReads
 from fuzz.served import ROOT, HiveProcess, of_the_unit
+from long import times
 from typing_extensions import override
 
 from hive_core import varlink
@@ -176,8 +179,9 @@ def _result(answer: varlink.Message, operation: str) -> Reply:
 
 
 def fill(here: FilledHive) -> None:
-    for name in HOSTILE:
-        _fill_for(here, name)
+    """The first has all that it may have; the second less, but under `--long`."""
+    for name, part in zip(HOSTILE, (1, times(4, 1)), strict=True):
+        _fill_for(here, name, part)
     _fill_archives(here)
 
 
@@ -185,24 +189,31 @@ def workers(name: str) -> list[str]:
     return [f"{name}-w{number}" for number in range(BELOW)]
 
 
-def _fill_for(here: FilledHive, name: str) -> None:
-    for step in (_work, _plans, _talk, _mail, _later, _stores, _figures, _machines, _history):
+def _fill_for(here: FilledHive, name: str, part: int) -> None:
+    for step in (_plans, _talk, _mail, _later, _machines, _history):
         step(here, name)
+    for large in (_work, _stores, _figures):
+        large(here, name, part)
 
 
-def _work(here: FilledHive, name: str) -> None:
+def _work(here: FilledHive, name: str, part: int) -> None:
     long = {"description": "d" * 4000, "title": "t" * 200, "deadline": None}
     tasks = here.ids(
         name, "assign_task",
-        ({"agent": worker, **long} for worker in workers(name)[:200] for _ in range(10)), "task",
+        ({"agent": worker, **long} for worker in workers(name)[: 200 // part] for _ in range(10)),
+        "task",
     )  # fmt: skip
-    here.say(name, "cancel_task", ({"task": task, "reason": "r" * 200} for task in tasks[:500]))
+    here.say(
+        name, "cancel_task", ({"task": task, "reason": "r" * 200} for task in tasks[: 500 // part])
+    )
     here.say("root", "start", [{"agent": name}])
-    result = here.ids("root", "assign_task", ({"agent": name, **long} for _ in range(900)), "task")
-    for _ in range(300):
+    result = here.ids(
+        "root", "assign_task", ({"agent": name, **long} for _ in range(900 // part)), "task"
+    )
+    for _ in range(300 // part):
         here.say(name, "report_progress", [{"task": result[0], "text": "p" * 1000}])
         here.clock.advance(1.0)
-    here.say(name, "wait_for", ({"tasks": tasks[500:564], "until": "all"} for _ in range(64)))
+    here.say(name, "wait_for", ({"tasks": tasks[-64:], "until": "all"} for _ in range(64)))
     batches = [{"tasks": ["x" * 500] * 64, "agents": [worker], "title": "b" * 200}
                for worker in workers(name)[200:208]]  # fmt: skip
     here.say(name, "run_parallel_workers", batches)
@@ -249,7 +260,7 @@ def _later(here: FilledHive, name: str) -> None:
     ))  # fmt: skip
 
 
-def _stores(here: FilledHive, name: str) -> None:
+def _stores(here: FilledHive, name: str, part: int) -> None:
     here.say(name, "open_queue", ({"name": f"q{number}"} for number in range(32)))
     here.say(name, "put", ({"queue": "q0", "body": "b" * 10_000} for _ in range(900)))
     here.say(name, "follow_topic", ({"topic": f"topic-{number}"} for number in range(64)))
@@ -262,17 +273,19 @@ def _stores(here: FilledHive, name: str) -> None:
     ))  # fmt: skip
     here.say(name, "store_artifact", (
         {"name": f"{'a' * 60}/{'b' * 60}/{number}", "text": "x", "visibility": "private"}
-        for number in range(600)
+        for number in range(600 // part)
     ))  # fmt: skip
 
 
-def _figures(here: FilledHive, name: str) -> None:
-    for worker in workers(name):
+def _figures(here: FilledHive, name: str, part: int) -> None:
+    for worker in workers(name)[: BELOW // part]:
         here.say(worker, "report_usage", (
             {"model": f"model-{number}", "tokens_in": 5, "tokens_out": 5, "cost": 5,
              "iterations": 1, "context": 1000} for number in range(6)
         ))  # fmt: skip
-    here.say(name, "note_event", ({"kind": "own.note", "text": "n" * 3500} for _ in range(1500)))
+    here.say(
+        name, "note_event", ({"kind": "own.note", "text": "n" * 3500} for _ in range(1500 // part))
+    )
 
 
 def _machines(here: FilledHive, name: str) -> None:
