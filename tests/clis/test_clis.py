@@ -200,6 +200,23 @@ def test_a_tool_of_an_own_mcp_server_is_called_under_a_grant(
     assert "you said no" not in body(host, 3)
 
 
+def test_a_command_of_codex_does_not_run_on_behind_its_turn(host: CliHost, runtime: str) -> None:
+    if runtime != "codex":
+        pytest.skip("its commands end with their calls")
+    line = "echo $$ > pid; sleep 300; echo late"
+    host.model.script = [
+        ModelAnswer("", [("a", "exec_command", {"cmd": line, "yield_time_ms": 300})]),
+        ModelAnswer("well"), ModelAnswer("again"),
+    ]  # fmt: skip
+    host.begin()
+    host.send("begin")
+    assert host.until(host.replies, SECONDS) == ["well"]
+    place = Path("/proc") / (host.workspace / "pid").read_text().strip()
+    host.until(lambda: not place.exists(), SECONDS)
+    host.send("again")
+    host.until_count(host.replies, 2)
+
+
 def test_a_killed_turn_goes_on_in_its_own_conversation(host: CliHost, runtime: str) -> None:
     calls = CALLS[runtime]
     host.model.script = [

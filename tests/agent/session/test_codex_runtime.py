@@ -11,6 +11,7 @@ import shutil
 import signal
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,26 @@ def test_a_use_that_no_hook_allowed_ends_the_process(host: CliHost) -> None:
     )
     assert len(calls(host)) == 1  # it is not let try again
     assert not any(Path(f"/proc/{row['pid']}").exists() for row in calls(host))
+
+
+def test_a_command_does_not_run_on_behind_its_turn(host: CliHost) -> None:
+    host.begin()
+    host.send("linger")
+    assert host.until(host.replies) == ["well"]
+    command = int((host.state / "home/lingers").read_text())
+    host.until(lambda: not is_running(command))
+    host.send("and now?")
+    host.until_count(host.replies, 2)
+    first, second = calls(host)
+    assert first["pid"] != second["pid"]
+    assert first["params"]["threadId"] == second["params"]["threadId"]
+
+
+def is_running(pid: int) -> bool:
+    """Whether it lives: nobody waits for a child of a dead process at once."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
 
 
 class Watcher:

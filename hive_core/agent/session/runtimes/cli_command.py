@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.agent.server_tools import SOCKET_NAME
+from hive_core.agent.session.process_tree import kill_tree
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand, RuntimeGone
 from hive_core.agent.session.runtimes.cli_dialect import (
     CliDialect,
@@ -172,7 +173,10 @@ class CliProcess:
         return self.popen.poll() is None
 
     def kill(self) -> None:
-        """Kill it and all that it started in its group."""
+        """Kill it and all that it started: commands have groups of their own."""
+        if self.popen.returncode is None:  # else its number may be that of another process
+            kill_tree(self.popen.pid)
+            return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
 

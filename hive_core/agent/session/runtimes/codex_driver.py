@@ -46,6 +46,7 @@ class CodexTurn:
     watcher: TurnWatcher
     outcome: CliOutcome = field(default_factory=CliOutcome)
     number: str = ""
+    running: set[str] = field(default_factory=set)
     _allowed: set[str] = field(default_factory=set)
 
     def answer(self, method: str, params: Fields) -> Fields | None:
@@ -60,10 +61,14 @@ class CodexTurn:
             case "hook/started" | "hook/completed":
                 self._note_hook(mapping(params.get("run")))
             case "item/started":
-                self._check_use(mapping(params.get("item")))
+                item = mapping(params.get("item"))
+                self._check_use(item)
+                self.running |= {str(item.get("id"))} if item.get("type") in _USES else set()
             case "item/completed":
-                self._check_use(mapping(params.get("item")))
-                self._read_item(mapping(params.get("item")))
+                item = mapping(params.get("item"))
+                self.running.discard(str(item.get("id")))
+                self._check_use(item)
+                self._read_item(item)
             case "thread/tokenUsage/updated":
                 self._add_usage(mapping(mapping(params.get("tokenUsage")).get("last")))
             case "turn/completed":
@@ -157,6 +162,8 @@ class CodexDriver(RpcDriver[CodexTurn]):
             self.interrupt(present)
         present.connection.listen(client, lambda: client.outcome.ended)
         client.outcome.session = present.session
+        if client.running:
+            self.close()  # what was granted for this turn is not to run on
 
     def _open_thread(
         self, present: RpcProcess, turn: CliTurn, thread: Fields, client: CodexTurn

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.session.process_tree import kill_process, kill_tree, owner_of, processes
 from hive_core.errors import Internal
 
 # Gains no rights from any program, and ends with the thread that waits for it.
@@ -81,38 +80,21 @@ class SubagentProcess:
         """End the group, and the programs of tools, which have groups of their own."""
         if self._process.returncode is not None:
             return  # its number may be that of another process by now
-        below = list(_descendants(self._process.pid))
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for pid in below:
-            _kill(pid)
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _descendants(parent: int) -> Iterator[int]:
-    """The processes below this one, while it is not yet waited for."""
-    for pid in _processes():
-        if _parent_of(pid) == parent:
-            yield from _descendants(pid)
-            yield pid
+        kill_tree(self._process.pid)
 
 
 def kill_users(uids: range = UIDS) -> None:
     """End the processes of all these users."""
-    for uid in {_owner_of(pid) for pid in _processes()}.intersection(uids):
+    for uid in {owner_of(pid) for pid in processes()}.intersection(uids):
         kill_user(uid)
 
 
 def kill_user(uid: int) -> None:
     """End what left the group: no other process has the uid of a sub-agent."""
     for _ in range(_ROUNDS):
-        pids = [pid for pid in _processes() if _owner_of(pid) == uid]
+        pids = [pid for pid in processes() if owner_of(pid) == uid]
         for pid in pids:
-            _kill(pid)
+            kill_process(pid)
         if _kill_as(uid) and not pids:
             return
         time.sleep(_PAUSE)
@@ -132,32 +114,3 @@ def _kill_as(uid: int) -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     return killer.returncode >= 0  # else one of them was faster
-
-
-def _processes() -> list[int]:
-    return [int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit()]
-
-
-def _parent_of(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[1]) if fields else 0
-
-
-def _owner_of(pid: int) -> int:
-    """The user of a process that lives; a dead one may wait for its parent for ever."""
-    fields = _stat(pid)
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid if fields and fields[0] not in "ZX" else 0
-    except OSError:
-        return 0
-
-
-def _stat(pid: int) -> list[str]:
-    """State, parent and so on, as in proc(5); empty for a process that is gone.
-
-    A process chooses its own name, which need be no text and may hold parentheses.
-    """
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
