@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 KEPT: Final = 1000
+KEPT_BYTES: Final = 8 << 20
 GZIP_HEADER: Final = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255))
 _LEVEL: Final = 6
 
@@ -51,11 +52,15 @@ GAP: Final = _special("gap")  # frames are lost: load the page again
 
 @dataclass(slots=True)
 class FrameLog:
-    """The newest frames. Ids of another run of the program are known to be of another."""
+    """The newest frames, at most so many and so many bytes.
+
+    Ids of another run of the program are known to be of another.
+    """
 
     epoch: str = field(default_factory=lambda: secrets.token_hex(4))
     number: int = 0
-    _frames: deque[Frame] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _frames: deque[Frame] = field(default_factory=deque)
+    _bytes: int = 0
 
     @property
     def newest(self) -> str:
@@ -66,6 +71,9 @@ class FrameLog:
         plain = event_text(self.newest, values, topic)
         frame = Frame(self.number, topic, plain, pack_block(plain))
         self._frames.append(frame)
+        self._bytes += _size(frame)
+        while len(self._frames) > KEPT or self._bytes > KEPT_BYTES:
+            self._bytes -= _size(self._frames.popleft())
         return frame
 
     def after(self, id_: str, topics: frozenset[str]) -> list[Frame]:
@@ -77,3 +85,7 @@ class FrameLog:
         if number > self.number or number < self.number - len(self._frames):
             return [GAP]
         return [frame for frame in self._frames if frame.number > number and frame.topic in topics]
+
+
+def _size(frame: Frame) -> int:
+    return len(frame.plain) + len(frame.packed)

@@ -18,6 +18,7 @@ from hive_core.plan.printable import escape
 LINES_MOST: Final = 2000
 LINE_MOST: Final = 300
 _BLOCK_MOST: Final = 1 << 16
+_OPEN, _CLOSE = Markup("<bdi>"), Markup("</bdi>")
 _CUT: Final = Markup('\n<span class="cut">the rest is not shown</span>')
 # What of Markdown is left out stays in the text as it was written. Entities could name characters
 # that were escaped, and a definition of a link disappears.
@@ -35,7 +36,7 @@ def quote_word(text: object, most: int = LINE_MOST) -> Markup:
     """One line of text, cut after `most` characters; line breaks are visible."""
     line = str(text if text is not None else "")
     cut = line[:most] + ("…" if len(line) > most else "")
-    return Markup("<bdi>{}</bdi>").format(escape(cut))
+    return _OPEN + escape(cut) + _CLOSE  # a sum with markup escapes text, as `format` does
 
 
 def quote_text(text: object) -> Markup:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from fixtures.dashboard import FakeBrowser
 
-from hive_core.web.frames import GAP, GZIP_HEADER, KEPT, FrameLog, pack_block
+from hive_core.web.frames import GAP, GZIP_HEADER, KEPT, KEPT_BYTES, FrameLog, pack_block
 from hive_core.web.stream import UNREAD_MOST, EventStream
 
 Event = dict[str, str]
@@ -173,3 +173,14 @@ def test_a_reader_that_does_not_read_is_cut_off() -> None:
 
     assert ended == [True]
     assert stream.is_ended
+
+
+def test_frames_that_are_kept_are_bounded_by_their_bytes() -> None:
+    log, text = FrameLog(), "x" * (KEPT_BYTES // 10)
+    first = log.add("tree", {"text": text})
+    for _ in range(12):
+        last = log.add("tree", {"text": text})
+    resumed = log.after(f"{log.epoch}-{last.number - 5}", frozenset({"tree"}))
+    assert [frame.number for frame in resumed] == list(range(last.number - 4, last.number + 1))
+    assert log.after(f"{log.epoch}-{first.number}", frozenset({"tree"})) == [GAP]
+    assert sum(len(frame.plain) + len(frame.packed) for frame in resumed) <= KEPT_BYTES
