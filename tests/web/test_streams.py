@@ -177,9 +177,8 @@ def test_a_reader_that_does_not_read_is_cut_off() -> None:
 
 def test_frames_that_are_kept_are_bounded_by_their_bytes() -> None:
     log, text = FrameLog(), "x" * (KEPT_BYTES // 10)
-    first = log.add("tree", {"text": text})
-    for _ in range(12):
-        last = log.add("tree", {"text": text})
+    frames = [log.add("tree", {"text": text}) for _ in range(13)]
+    first, last = frames[0], frames[-1]
     resumed = log.after(f"{log.epoch}-{last.number - 5}", frozenset({"tree"}))
     assert [frame.number for frame in resumed] == list(range(last.number - 4, last.number + 1))
     assert log.after(f"{log.epoch}-{first.number}", frozenset({"tree"})) == [GAP]
