@@ -85,6 +85,7 @@ START: Final[tuple[Function, ...]] = (
     ("plan/diff.py", "plan"),
     ("plan/agent_steps.py", "AgentSteps.actions"),
     ("plan/agent_steps.py", "AgentSteps.start_actions"),
+    ("reconcile/runner.py", "ActionRunner.start_steps"),
     ("reconcile/runner.py", "ActionRunner.run_step"),
     ("testing/machines.py", "MemoryMachines.apply"),
 )
@@ -97,6 +98,7 @@ STOP: Final[tuple[Function, ...]] = (
     ("testing/machines.py", "MemoryMachines.observe"),
     ("plan/diff.py", "plan"),
     ("plan/agent_steps.py", "AgentSteps.actions"),
+    ("reconcile/runner.py", "ActionRunner.start_steps"),
     ("reconcile/runner.py", "ActionRunner.run_step"),
     ("testing/machines.py", "MemoryMachines.apply"),
 )

@@ -15,24 +15,25 @@ from hive_core.policy.algebra import (
     Rule,
 )
 from hive_core.policy.relationship import (
-    ANCESTOR,
-    CHILD,
-    DESCENDANT,
-    PARENT,
     RELATIONSHIPS,
-    SIBLING,
+    TO_CHILD,
+    TO_FARTHER_ANCESTOR,
+    TO_FARTHER_DESCENDANT,
+    TO_PARENT,
+    TO_SIBLING,
     is_visible,
     relationship,
 )
 
 _NAMED: Final = 64  # the caller chose the name, which can be as long as a frame
 _PARTIES: Final = {DAEMON: Relation.DAEMON, OPERATOR: Relation.OPERATOR}
+# What the caller is to the target.
 _KIN: Final = {
-    PARENT: Relation.PARENT,
-    ANCESTOR: Relation.ANCESTOR,
-    CHILD: Relation.CHILD,
-    DESCENDANT: Relation.DESCENDANT,
-    SIBLING: Relation.SIBLING,
+    TO_CHILD: Relation.PARENT,
+    TO_FARTHER_DESCENDANT: Relation.ANCESTOR,
+    TO_PARENT: Relation.CHILD,
+    TO_FARTHER_ANCESTOR: Relation.DESCENDANT,
+    TO_SIBLING: Relation.SIBLING,
 }
 # By relationship; a stranger may only write when it is allowed to.
 _RELATIONS: Final = tuple(_KIN.get(number, Relation.ALLOWED) for number in RELATIONSHIPS)

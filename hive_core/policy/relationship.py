@@ -7,16 +7,18 @@ from typing import Final
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import EGRESS_CALLER, MODEL_CALLER, OPERATOR
 
-# Numbers, since they index the trees of a rule. A caller above STRANGER sees the target; a STRANGER
-# sees it when the operator allowed it to write to the target.
+# To whom a call goes, seen from the caller. Numbers, since they index the trees of a rule. A caller
+# above STRANGER sees the target; a STRANGER sees it when the operator allowed it to write to the
+# target.
 (
-    NOBODY, UNSEEN, STRANGER, ITSELF, PARENT, ANCESTOR, CHILD, DESCENDANT, SIBLING, TO_OPERATOR,
-    OPERATOR_ITSELF, OPERATOR_OVER, FROM_MODEL, FROM_EGRESS,
+    NOBODY, UNSEEN, STRANGER, ITSELF, TO_CHILD, TO_FARTHER_DESCENDANT, TO_PARENT,
+    TO_FARTHER_ANCESTOR, TO_SIBLING, TO_OPERATOR, OPERATOR_ITSELF, OPERATOR_OVER, FROM_MODEL,
+    FROM_EGRESS,
 ) = RELATIONSHIPS = tuple(range(14))  # fmt: skip
 
-ABOVE: Final = frozenset({PARENT, ANCESTOR})
+ABOVE: Final = frozenset({TO_CHILD, TO_FARTHER_DESCENDANT})
 _SERVICES: Final = {MODEL_CALLER: FROM_MODEL, EGRESS_CALLER: FROM_EGRESS}
-BELOW: Final = frozenset({CHILD, DESCENDANT})
+BELOW: Final = frozenset({TO_PARENT, TO_FARTHER_ANCESTOR})
 
 
 def relationship(hive: Hive, caller: str, target: str | None) -> int:
@@ -35,11 +37,11 @@ def relationship(hive: Hive, caller: str, target: str | None) -> int:
     enter, leave, _, up = here
     first, last, _, above = there
     if enter < first <= leave:
-        result = PARENT if above == enter else ANCESTOR
+        result = TO_CHILD if above == enter else TO_FARTHER_DESCENDANT
     elif first < enter <= last:
-        result = CHILD if up == first else DESCENDANT
+        result = TO_PARENT if up == first else TO_FARTHER_ANCESTOR
     else:  # roots have no parent, and are not siblings
-        result = SIBLING if up == above and up else STRANGER
+        result = TO_SIBLING if up == above and up else STRANGER
     return result
 
 

@@ -27,21 +27,17 @@ from hive_core.policy.algebra import (
 from hive_core.policy.relationship import (
     ABOVE,
     BELOW,
-    CHILD,
     FROM_EGRESS,
     FROM_MODEL,
     ITSELF,
     OPERATOR_ITSELF,
     OPERATOR_OVER,
     RELATIONSHIPS,
+    TO_CHILD,
     TO_OPERATOR,
+    TO_PARENT,
+    TO_SIBLING,
     relationship,
-)
-from hive_core.policy.relationship import (
-    PARENT as TO_CHILD,
-)
-from hive_core.policy.relationship import (
-    SIBLING as TO_SIBLING,
 )
 
 __all__ = [
@@ -225,7 +221,7 @@ MOVE: Final = NamedRule(
 
 # Row H12. The guard applies to all but messages to the own parent and replies.
 _TO_PARENT: Final = RelationRule(
-    "parent", "a child, to its parent", frozenset({CHILD}), Denial(0, "not your parent")
+    "parent", "a child, to its parent", frozenset({TO_PARENT}), Denial(0, "not your parent")
 )
 _REPLY: Final = PredicateRule(
     REPLY, "the recipient of a message, to its sender", _is_reply, Denial(0, "not a reply"),

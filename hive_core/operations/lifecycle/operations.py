@@ -156,10 +156,16 @@ def apply_to_scope(  # noqa: PLR0913 - an operation, its scope and its goal
 ) -> Record[AffectedAgents]:  # fmt: skip
     """Request a state of each agent in the scope; the job covers those that it changes.
 
+    `want` writes the request of one agent, and returns whether that changes something.
+
     The goal of the agents in `built` is an approval, which the deployer judges.
     """
     names = agents_in_scope(call, params.agent, recursive=params.recursive)
-    affected = {name: uuid for name in names if want(uuid := call.hive.spec(name).id)}
+    affected: dict[str, str] = {}
+    for name in names:
+        uuid = call.hive.spec(name).id
+        if want(uuid):
+            affected[name] = uuid
     goals = dict.fromkeys(affected.values(), goal)
     approvals = {call.hive.spec(name).id: f"{GOAL}:{operation}" for name in built}
     job = create_job(call, operation, {**goals, **approvals})

@@ -10,18 +10,18 @@ from hive_core.model.agents.agent import Role
 from hive_core.model.work.queue import WORDS, Queue, QueueAccess
 from hive_core.policy.decide import visible_names
 from hive_core.policy.relationship import (
-    CHILD,
-    DESCENDANT,
-    PARENT,
-    SIBLING,
+    TO_CHILD,
+    TO_FARTHER_ANCESTOR,
+    TO_PARENT,
+    TO_SIBLING,
     is_visible,
     relationship,
 )
 
 Rights = frozenset[str]
 _WORDS: Final = {
-    "children": frozenset({CHILD}), "subtree": frozenset({CHILD, DESCENDANT}),
-    "siblings": frozenset({SIBLING}), "parent": frozenset({PARENT}),
+    "children": frozenset({TO_PARENT}), "subtree": frozenset({TO_PARENT, TO_FARTHER_ANCESTOR}),
+    "siblings": frozenset({TO_SIBLING}), "parent": frozenset({TO_CHILD}),
 }  # fmt: skip
 _ALL: Final = frozenset({"put", "take", "close"})
 _TASK: Final = Role.TASK
@@ -51,7 +51,7 @@ def rights(call: Call, queue: Queue) -> Rights:
     standing = relationship(call.hive, call.caller, owner)
     if owner == call.caller:
         return _ALL
-    if not is_visible(call.hive, call.caller, owner) or (task and standing != CHILD):
+    if not is_visible(call.hive, call.caller, owner) or (task and standing != TO_PARENT):
         return frozenset()
     held = {"put": queue.may_put, "take": queue.may_take}
     return frozenset(word for word, rule in held.items() if _lets(rule, standing, call.uuid))

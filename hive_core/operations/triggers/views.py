@@ -159,21 +159,27 @@ class TriggerRow(Result):
 
 def rule_of(when: When, now: float) -> TriggerRule:
     """The rule of these parameters; InvalidArgument names the wrong field."""
-    kinds = [kind for kind in ("cron", "every", "at", "webhook") if getattr(when, kind) is not None]
+    kinds = [kind for kind in TriggerKind if getattr(when, kind) is not None]
     if len(kinds) != 1:
         raise InvalidArgument("set one of cron, every, at and webhook", field="when")
+    (kind,) = kinds
     zone = when.zone or "UTC"
-    if when.zone is not None and kinds[0] not in ("cron", "at"):
-        raise InvalidArgument(f"{kinds[0]} has no time zone", field="when.zone")
+    if when.zone is not None and kind.clock != "wall clock":
+        raise InvalidArgument(f"{kind} has no time zone", field="when.zone")
     zone_of(zone)
-    if when.cron is not None:
-        check_cron(when.cron, zone, now)
-        return TriggerRule(TriggerKind.CRON, cron=" ".join(when.cron.split()), zone=zone)
-    if when.every is not None:
-        return TriggerRule(TriggerKind.EVERY, every=when.every)
-    if when.at is not None:
-        return TriggerRule(TriggerKind.AT, at=_parse_moment(when.at, zone, now), zone=zone)
-    return _webhook_rule(when.webhook or Webhook())
+    match kind:
+        case TriggerKind.CRON:
+            cron = " ".join(str(when.cron).split())
+            check_cron(cron, zone, now)
+            return TriggerRule(kind, cron=cron, zone=zone)
+        case TriggerKind.EVERY:
+            return TriggerRule(kind, every=when.every or 0.0)
+        case TriggerKind.AT:
+            return TriggerRule(kind, at=_parse_moment(str(when.at), zone, now), zone=zone)
+        case TriggerKind.WEBHOOK:
+            return _webhook_rule(when.webhook or Webhook())
+        case _:
+            assert_never(kind)
 
 
 def _webhook_rule(webhook: Webhook) -> TriggerRule:
