@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.messages import letter
+from long import at_most
 
 from hive_core.errors import Internal
 from hive_core.ledger.core.ledger import Ledger
@@ -93,5 +94,5 @@ def test_a_copy_that_is_damaged_where_it_lies_is_no_damage_of_the_ledger(
     with corrupt_writes(folder / "copy.new") as begun:
         with pytest.raises(Internal, match="the ledger itself is sound"):
             ledger.back_up(folder / "copy")
-        assert begun.is_set()
+        assert begun.wait(at_most(10))  # the copy may fail before the first round has ended
     sound(ledger, folder)
