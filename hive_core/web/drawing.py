@@ -9,6 +9,11 @@ from markupsafe import Markup
 
 WIDTH: Final = 120
 HEIGHT: Final = 24
+# Where a strip of a lane is, and how high.
+STRIPS: Final = {
+    "t-run": (22, 2), "t-work": (0, 22), "t-wait": (0, 22), "t-turn": (2, 6), "t-model": (9, 5),
+    "t-tool": (15, 5), "t-fault": (0, 24),
+}  # fmt: skip
 
 
 def bar(share: float, title: str) -> Markup:
@@ -33,3 +38,20 @@ def sparkline(values: Sequence[float], title: str) -> Markup:
         '<svg class="spark" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img">'
         '<title>{2}</title><polyline points="{3}"></polyline></svg>'
     ).format(WIDTH, HEIGHT, title, points)
+
+
+def lane(strips: Sequence[tuple[str, Sequence[range]]], title: str, steps: int) -> Markup:
+    """A line of time: for each strip its class and the steps that it covers, drawn as one path."""
+    paths = Markup("").join(
+        Markup('<path class="{}" d="{}"></path>').format(
+            name,
+            " ".join(f"M{part.start} {at}h{len(part)}v{height}h-{len(part)}z" for part in parts),
+        )
+        for name, parts in strips
+        for at, height in [STRIPS[name.partition(" ")[0]]]
+        if parts
+    )
+    return Markup(
+        '<svg class="lane" viewBox="0 0 {0} {1}" preserveAspectRatio="none" role="img">'
+        "<title>{2}</title>{3}</svg>"
+    ).format(steps, HEIGHT, title, paths)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from hive_core.web.frames import BEAT, GAP, Frame, FrameLog
 from hive_core.web.logins import BrowserLogin, Logins
 from hive_core.web.mirror import AgentMirror, Row
 from hive_core.web.stream import EventStream
+from hive_core.web.timeline import History
 
 log = logging.getLogger(__name__)
 BEAT_SECONDS: Final = 2.0
@@ -28,7 +30,11 @@ _WAIT: Final = 0.3
 _EVERY: Final = 0.1
 # Rows of one frame; more changes at once are several frames.
 _ROWS_MOST: Final = 200
-TOPICS: Final = frozenset({"tree", "attention", "audit"})
+TOPICS: Final = frozenset({"tree", "attention", "audit", "timeline"})
+# Pages that are read again when something has changed: how many ticks at least are between two
+# frames of a topic, and after how many there is one in any case.
+TICK_SECONDS: Final = 1.0
+_PACE: Final[Mapping[str, tuple[int, int]]] = {"timeline": (1, 10)}
 
 RenderRow = Callable[[Row], str]
 Item = Mapping[str, object]
@@ -50,8 +56,10 @@ class Hub:
     frames: FrameLog = field(default_factory=FrameLog)
     agents: AgentMirror = field(default_factory=AgentMirror)
     events: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+    history: History = field(default_factory=lambda: History(time.time))
     todo: Message = field(default_factory=dict)
     streams: set[EventStream] = field(default_factory=set)
+    _changed: set[str] = field(default_factory=set)
     _items: dict[str, str] = field(default_factory=dict)
     _after: str | None = None
     _is_live: bool = False
@@ -63,7 +71,7 @@ class Hub:
     def start(self) -> None:
         loops: tuple[Coroutine[object, object, None], ...] = (
             self._keep(self._follow_agents), self._keep(self._follow_events),
-            self._keep(self._follow_todo), self._beat(),
+            self._keep(self._follow_todo), self._beat(), self._tell_changes(),
         )  # fmt: skip
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
@@ -168,6 +176,9 @@ class Hub:
         following = page.get("next")
         self._after = str(following) if following else self._after
         self.events.extend(events)
+        is_adjacent = not is_first and page.get("gap") is None
+        if self.history.take(events, is_adjacent=is_adjacent):
+            self._changed.add("timeline")
         if events:
             self._stale.set()
         if events and not is_first:
@@ -203,6 +214,19 @@ class Hub:
             await asyncio.sleep(BEAT_SECONDS)
             if self._is_live:
                 self._offer(BEAT)
+
+    async def _tell_changes(self) -> None:
+        """Tell the pages that are drawn anew as a whole that they are old, and not too often."""
+        ticks = dict.fromkeys(_PACE, 0)
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            for topic, (least, most) in _PACE.items():
+                ticks[topic] += 1
+                is_due = topic in self._changed and ticks[topic] >= least
+                if self._is_live and (is_due or ticks[topic] >= most):
+                    ticks[topic] = 0
+                    self._changed.discard(topic)
+                    self._publish(topic, {})
 
 
 def todo_items(reply: Message) -> list[Item]:

@@ -102,6 +102,10 @@ class AgentMirror:
         """The names of an agent and all below it."""
         return [str(line.row["name"]) for line in self._walk(name, frozenset(), 0)]
 
+    def order(self) -> list[str]:
+        """The names of all agents, in the order of the tree."""
+        return [str(line.row["name"]) for line in self._walk(None, frozenset(), 0)]
+
     def counts(self) -> Counter[str]:
         return Counter(str(row.get("state")) for row in self.rows.values())
 

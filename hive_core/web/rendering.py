@@ -54,6 +54,7 @@ class Renderer:
             "word": quote_word, "said": quote_text, "prose": quote_markdown,
             "age": lambda since: format_age(clock(), since), "moment": format_moment,
             "number": format_number, "size": format_size, "percent": format_percent,
+            "duration": format_duration,
             "segment": lambda text: quote(str(text), safe=""), "clock": format_clock,
         }  # fmt: skip
         templates = (
@@ -117,6 +118,13 @@ def format_moment(at: object) -> Markup:
 
 def format_clock(at: object) -> str:
     return time.strftime("%H:%M", time.gmtime(at)) if isinstance(at, int | float) else "-"
+
+
+def format_duration(seconds: float) -> str:
+    """A length of time, as exact as it has to be."""
+    if seconds < _TENTH_BELOW:
+        return f"{seconds:.1f} s"
+    return format_age(seconds, 0)
 
 
 def format_number(value: object) -> str:

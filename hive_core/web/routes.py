@@ -19,6 +19,7 @@ from hive_core.web.pages import (
     new_agent,
     selected,
     task_graph,
+    timeline,
     tree,
     work,
 )
@@ -60,6 +61,8 @@ _ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/agents/{name}/assign", agent.assign),
     ("GET", "/tasks", work.show_tasks),
     ("GET", "/tasks/graph", task_graph.show_graph),
+    ("GET", "/timeline", timeline.show_timeline),
+    ("GET", "/timeline/rows", timeline.show_rows),
     ("GET", "/cost", work.show_cost),
     ("GET", "/more", more.show_more),
     ("GET", "/more/triggers/{id}", more.show_fires),

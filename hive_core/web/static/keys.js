@@ -85,6 +85,7 @@ const keys = {
   w: () => current()?.querySelector("a.why")?.click(),
 };
 for (const key of ["a", "d", "r", "c", "t"]) keys[key] = () => form(key) || ("adr".includes(key) && open());
+for (const key of ["+", "-", "[", "]"]) keys[key] = () => document.querySelector(`.steps [data-key="${key}"]`)?.click();
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || !toggle.checked) return;

@@ -50,6 +50,28 @@ async function reloadTree() {
   if (focused) document.getElementById(focused)?.querySelector("a.to")?.focus();
 }
 
+// Pages whose rows are drawn anew as a whole: the row under the cursor and the focus stay.
+const reloading = new Set();
+
+async function reload(topic) {
+  const place = document.querySelector(`[data-rows][data-live="${topic}"]`);
+  if (!place || reloading.has(topic)) return;
+  reloading.add(topic);
+  try {
+    const response = await fetch(place.dataset.rows + location.search);
+    if (!response.ok) return;
+    const html = await response.text();
+    const at = place.querySelector(".current a")?.href;
+    const focused = place.contains(document.activeElement) ? document.activeElement.href : undefined;
+    const link = (href) => href && [...place.querySelectorAll("a")].find((each) => each.href === href);
+    fill(place, html);
+    link(at)?.closest(".item")?.classList.add("current");
+    link(focused)?.focus({ preventScroll: true });
+  } finally {
+    reloading.delete(topic);
+  }
+}
+
 function takeAttention(values) {
   count(values.waiting);
   const list = document.getElementById("attention");
@@ -80,7 +102,7 @@ function open() {
   if (source) return;
   source = new EventSource(`/live?topics=${topics}&after=${after}`);
   heard = Date.now();
-  const takes = { tree: takeTree, attention: takeAttention, audit: takeAudit };
+  const takes = { tree: takeTree, attention: takeAttention, audit: takeAudit, timeline: () => reload("timeline") };
   for (const [topic, take] of Object.entries(takes)) {
     source.addEventListener(topic, (event) => { heardNow(event); take(JSON.parse(event.data)); });
   }

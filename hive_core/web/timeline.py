@@ -1,0 +1,242 @@
+"""Who did what when: spans of time, made from events of the audit log. Pure.
+
+Each event is one or two facts: something begins, ends, or is told as a whole when it has ended. The
+history holds the newest facts without a gap, and grows to older ones when a page asks for them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+Event = Mapping[str, object]
+FACTS_MOST: Final = 20_000
+TEXT_MOST: Final = 200
+# The order in which a lane is drawn, and that of the filter.
+KINDS: Final = ("work", "wait", "turn", "model", "tool", "run")
+# Kinds of events that tell of a span.
+EVENT_KINDS: Final = (
+    "activity", "crash", "exit", "model", "record", "start", "tool",
+)  # fmt: skip
+# What ended this long after a window is not looked for: it counts as going on at its end.
+_LATER: Final = 86_400.0
+_ACTIVITIES: Final = {"running": "work", "blocked": "wait"}
+
+
+class Edge(StrEnum):
+    BEGIN = "begin"
+    END = "end"
+    WHOLE = "whole"
+
+
+class Fact(NamedTuple):
+    """`key` tells apart what an agent does at the same time; `began` is of a whole."""
+
+    seq: int
+    time: float
+    edge: Edge
+    kind: str
+    agent: str
+    name: str
+    key: str = ""
+    text: str = ""
+    is_fault: bool = False
+    began: float = 0.0
+
+
+class Span(NamedTuple):
+    """`start` None: before what is known; `end` None: it goes on. `seq` is the newest event."""
+
+    kind: str
+    agent: str
+    name: str
+    start: float | None
+    end: float | None
+    text: str
+    is_fault: bool
+    seq: int
+
+
+@dataclass(slots=True)
+class History:
+    """`first`: all events from this number on are here; `clock` returns seconds since 1970."""
+
+    clock: Callable[[], float]
+    facts: deque[Fact] = field(default_factory=deque)
+    first: int | None = None
+    newest: int = 0
+
+    def take(self, events: Sequence[Event], *, is_adjacent: bool = True) -> bool:
+        """Add newer events; whether one of them tells of a span. Not adjacent: begin anew."""
+        fresh = [event for event in events if _seq(event) > self.newest]
+        if not fresh:
+            return False
+        if self.first is None or not (is_adjacent or _seq(fresh[0]) == self.newest + 1):
+            self.facts.clear()
+            self.first = _seq(fresh[0])
+        self.newest = _seq(fresh[-1])
+        facts = [fact for event in fresh for fact in read_facts(event)]
+        self.facts.extend(facts)
+        while len(self.facts) > FACTS_MOST:
+            self.first = self.facts.popleft().seq + 1
+        return bool(facts)
+
+    def prepend(self, events: Sequence[Event], first: int) -> None:
+        """Add the events before those that are here, the newest first."""
+        for event in events:
+            self.facts.extendleft(reversed(list(read_facts(event))))
+        self.first = first
+
+    def reaches(self, start: float) -> bool:
+        """Whether no older event has to be read for what happened from then on."""
+        if self.first is not None and self.first <= 1:
+            return True
+        return bool(self.facts) and self.facts[0].time < start
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.facts) >= FACTS_MOST
+
+    @property
+    def oldest(self) -> float | None:
+        """The time of the oldest fact; None where there is none."""
+        return self.facts[0].time if self.facts else None
+
+    def spans(self, start: float, end: float) -> list[Span]:
+        """What was going on at some time of the window, the newest first."""
+        found = collect_spans(fact for fact in self.facts if fact.time - end < _LATER)
+        shown = [span for span in found if _overlaps(span, start, end)]
+        return sorted(shown, key=lambda span: (span.start or 0.0, span.seq), reverse=True)
+
+
+def read_facts(event: Event) -> Iterator[Fact]:
+    """What an event tells of spans."""
+    kind, operation = event.get("kind"), event.get("operation")
+    if kind == "activity":
+        yield from _activity(event)
+    elif kind == "start":
+        yield _fact(event, Edge.BEGIN, "run", "target")
+    elif kind in ("exit", "crash"):
+        yield _fact(event, Edge.END, "run", "target", text=event.get("reason"),
+                    is_fault=kind == "crash")  # fmt: skip
+    elif kind == "model":
+        yield _model_call(event)
+    elif kind == "tool":
+        yield _tool(event, Edge.END, "target", is_fault=True)
+    elif kind == "record" and operation in ("use_tool", "end_tool"):
+        edge = Edge.BEGIN if operation == "use_tool" else Edge.END
+        is_fault = _fields(event).get("status", "ok") != "ok"
+        yield _tool(event, edge, "caller", is_fault=is_fault)
+    elif kind == "record" and operation == "keep_turn":
+        yield _turn(event)
+
+
+def collect_spans(facts: Iterable[Fact]) -> list[Span]:
+    """The spans of facts in the order of their numbers."""
+    spans: list[Span] = []
+    begun: dict[tuple[str, str, str], Fact] = {}
+    for fact in facts:
+        place = (fact.agent, fact.kind, fact.key)
+        if fact.edge is Edge.WHOLE:
+            spans.append(_span(fact, fact.began, fact.time))
+            continue
+        first = begun.pop(place, None)
+        if fact.edge is Edge.BEGIN:
+            begun[place] = fact
+        if first is not None or fact.edge is Edge.END:
+            last = fact if fact.edge is Edge.END else first or fact
+            spans.append(_span(last, first.time if first else None, fact.time))
+    return spans + [_span(fact, fact.time, None) for fact in begun.values()]
+
+
+def merge_times(spans: Iterable[Span], start: float, end: float, steps: int) -> list[range]:
+    """The steps of a window that the spans touch, as ranges without a gap between them."""
+    size = (end - start) / steps
+    merged: list[range] = []
+    places = (
+        (int((max(span.start or start, start) - start) / size),
+         int((min(span.end or end, end) - start) / size))
+        for span in spans
+    )  # fmt: skip
+    bounded = ((min(first, steps - 1), min(last, steps - 1)) for first, last in places)
+    for first, last in sorted(bounded):
+        if merged and first <= merged[-1].stop:
+            merged[-1] = range(merged[-1].start, max(merged[-1].stop, last + 1))
+        else:
+            merged.append(range(first, last + 1))
+    return merged
+
+
+def _activity(event: Event) -> Iterator[Fact]:
+    fields = _fields(event)
+    for edge, name in ((Edge.END, "from"), (Edge.BEGIN, "to")):
+        kind = _ACTIVITIES.get(str(fields.get(name)))
+        if kind is not None:
+            yield _fact(event, edge, kind, "target", text=_join(fields.get("tasks")))
+
+
+def _model_call(event: Event) -> Fact:
+    fields = _fields(event)
+    text = (
+        f"{fields.get('alias') or fields.get('model') or ''} {fields.get('tokens_in', 0)} in,"
+        f" {fields.get('tokens_out', 0)} out"
+    )
+    milliseconds = fields.get("latency_ms")
+    seconds = milliseconds / 1000 if isinstance(milliseconds, int | float) else 0.0
+    is_fault = fields.get("status", "done") != "done"
+    fact = _fact(event, Edge.WHOLE, "model", "caller", text=text, is_fault=is_fault)
+    return fact._replace(began=fact.time - seconds)
+
+
+def _turn(event: Event) -> Fact:
+    fields = _fields(event)
+    text = f"turn {fields.get('turn')} of {fields.get('conversation')}: {fields.get('status')}"
+    is_fault = fields.get("status") in ("error", "limit")
+    fact = _fact(event, Edge.WHOLE, "turn", "caller", text=text, is_fault=is_fault)
+    began = fields.get("began")
+    return fact._replace(
+        began=min(began, fact.time) if isinstance(began, int | float) else fact.time
+    )
+
+
+def _tool(event: Event, edge: Edge, party: str, *, is_fault: bool) -> Fact:
+    fields = _fields(event)
+    text = f"{fields.get('tool')} {fields.get('argument') or ''}"
+    fact = _fact(event, edge, "tool", party, text=text, is_fault=is_fault)
+    return fact._replace(key=str(fields.get("grant")))
+
+
+def _fact(
+    event: Event, edge: Edge, kind: str, party: str, *, text: object = "", is_fault: bool = False
+) -> Fact:
+    time = event.get("time")
+    return Fact(
+        _seq(event), time if isinstance(time, int | float) else 0.0, edge, kind,
+        str(event.get(f"{party}_uuid")), str(event.get(party)),
+        text=str(text or "")[:TEXT_MOST], is_fault=is_fault,
+    )  # fmt: skip
+
+
+def _span(fact: Fact, start: float | None, end: float | None) -> Span:
+    return Span(fact.kind, fact.agent, fact.name, start, end, fact.text, fact.is_fault, fact.seq)
+
+
+def _overlaps(span: Span, start: float, end: float) -> bool:
+    return (span.start or 0.0) <= end and (span.end is None or span.end >= start)
+
+
+def _fields(event: Event) -> Mapping[str, object]:
+    fields = event.get("fields")
+    return fields if isinstance(fields, dict) else {}
+
+
+def _seq(event: Event) -> int:
+    seq = event.get("seq")
+    return seq if isinstance(seq, int) else 0
+
+
+def _join(values: object) -> str:
+    return " ".join(map(str, values)) if isinstance(values, list) else ""
