@@ -65,6 +65,7 @@ PICTURES: Final = (
     Picture("selected", "/selected/stop?agents=bench-1,bench-2"),
     Picture("tasks", "/tasks"),
     Picture("task-graph", "/tasks/graph"),
+    Picture("timeline", "/timeline?window=6h"),
     Picture("cost", "/cost"),
     Picture("figures", "/agents/writer/figures"),
     Picture("more", "/more/settings"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -56,7 +55,7 @@ class Hub:
     frames: FrameLog = field(default_factory=FrameLog)
     agents: AgentMirror = field(default_factory=AgentMirror)
     events: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
-    history: History = field(default_factory=lambda: History(time.time))
+    history: History = field(default_factory=History)
     todo: Message = field(default_factory=dict)
     streams: set[EventStream] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)

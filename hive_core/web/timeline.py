@@ -7,7 +7,7 @@ history holds the newest facts without a gap, and grows to older ones when a pag
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -47,7 +47,7 @@ class Fact(NamedTuple):
     began: float = 0.0
 
 
-class Span(NamedTuple):
+class TimelineSpan(NamedTuple):
     """`start` None: before what is known; `end` None: it goes on. `seq` is the newest event."""
 
     kind: str
@@ -62,9 +62,8 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """`first`: all events from this number on are here; `clock` returns seconds since 1970."""
+    """`first`: all events from this number on are here."""
 
-    clock: Callable[[], float]
     facts: deque[Fact] = field(default_factory=deque)
     first: int | None = None
     newest: int = 0
@@ -105,10 +104,10 @@ class History:
         """The time of the oldest fact; None where there is none."""
         return self.facts[0].time if self.facts else None
 
-    def spans(self, start: float, end: float) -> list[Span]:
+    def spans(self, start: float, end: float) -> list[TimelineSpan]:
         """What was going on at some time of the window, the newest first."""
-        found = collect_spans(fact for fact in self.facts if fact.time - end < _LATER)
-        shown = [span for span in found if _overlaps(span, start, end)]
+        spans = collect_spans(fact for fact in self.facts if fact.time - end < _LATER)
+        shown = [span for span in spans if _overlaps(span, start, end)]
         return sorted(shown, key=lambda span: (span.start or 0.0, span.seq), reverse=True)
 
 
@@ -120,8 +119,8 @@ def read_facts(event: Event) -> Iterator[Fact]:
     elif kind == "start":
         yield _fact(event, Edge.BEGIN, "run", "target")
     elif kind in ("exit", "crash"):
-        yield _fact(event, Edge.END, "run", "target", text=event.get("reason"),
-                    is_fault=kind == "crash")  # fmt: skip
+        ended = _fact(event, Edge.END, "run", "target")
+        yield ended._replace(text=_cut(event.get("reason")), is_fault=kind == "crash")
     elif kind == "model":
         yield _model_call(event)
     elif kind == "tool":
@@ -134,9 +133,9 @@ def read_facts(event: Event) -> Iterator[Fact]:
         yield _turn(event)
 
 
-def collect_spans(facts: Iterable[Fact]) -> list[Span]:
+def collect_spans(facts: Iterable[Fact]) -> list[TimelineSpan]:
     """The spans of facts in the order of their numbers."""
-    spans: list[Span] = []
+    spans: list[TimelineSpan] = []
     begun: dict[tuple[str, str, str], Fact] = {}
     for fact in facts:
         place = (fact.agent, fact.kind, fact.key)
@@ -152,7 +151,7 @@ def collect_spans(facts: Iterable[Fact]) -> list[Span]:
     return spans + [_span(fact, fact.time, None) for fact in begun.values()]
 
 
-def merge_times(spans: Iterable[Span], start: float, end: float, steps: int) -> list[range]:
+def merge_times(spans: Iterable[TimelineSpan], start: float, end: float, steps: int) -> list[range]:
     """The steps of a window that the spans touch, as ranges without a gap between them."""
     size = (end - start) / steps
     merged: list[range] = []
@@ -175,7 +174,8 @@ def _activity(event: Event) -> Iterator[Fact]:
     for edge, name in ((Edge.END, "from"), (Edge.BEGIN, "to")):
         kind = _ACTIVITIES.get(str(fields.get(name)))
         if kind is not None:
-            yield _fact(event, edge, kind, "target", text=_join(fields.get("tasks")))
+            text = _cut(_join(fields.get("tasks")))
+            yield _fact(event, edge, kind, "target")._replace(text=text)
 
 
 def _model_call(event: Event) -> Fact:
@@ -187,44 +187,46 @@ def _model_call(event: Event) -> Fact:
     milliseconds = fields.get("latency_ms")
     seconds = milliseconds / 1000 if isinstance(milliseconds, int | float) else 0.0
     is_fault = fields.get("status", "done") != "done"
-    fact = _fact(event, Edge.WHOLE, "model", "caller", text=text, is_fault=is_fault)
-    return fact._replace(began=fact.time - seconds)
+    fact = _fact(event, Edge.WHOLE, "model", "caller")
+    return fact._replace(text=_cut(text), is_fault=is_fault, began=fact.time - seconds)
 
 
 def _turn(event: Event) -> Fact:
     fields = _fields(event)
     text = f"turn {fields.get('turn')} of {fields.get('conversation')}: {fields.get('status')}"
     is_fault = fields.get("status") in ("error", "limit")
-    fact = _fact(event, Edge.WHOLE, "turn", "caller", text=text, is_fault=is_fault)
+    fact = _fact(event, Edge.WHOLE, "turn", "caller")
     began = fields.get("began")
-    return fact._replace(
-        began=min(began, fact.time) if isinstance(began, int | float) else fact.time
-    )
+    start = min(began, fact.time) if isinstance(began, int | float) else fact.time
+    return fact._replace(text=_cut(text), is_fault=is_fault, began=start)
 
 
 def _tool(event: Event, edge: Edge, party: str, *, is_fault: bool) -> Fact:
     fields = _fields(event)
     text = f"{fields.get('tool')} {fields.get('argument') or ''}"
-    fact = _fact(event, edge, "tool", party, text=text, is_fault=is_fault)
-    return fact._replace(key=str(fields.get("grant")))
+    fact = _fact(event, edge, "tool", party)
+    return fact._replace(key=str(fields.get("grant")), text=_cut(text), is_fault=is_fault)
 
 
-def _fact(
-    event: Event, edge: Edge, kind: str, party: str, *, text: object = "", is_fault: bool = False
-) -> Fact:
+def _fact(event: Event, edge: Edge, kind: str, party: str) -> Fact:
     time = event.get("time")
     return Fact(
         _seq(event), time if isinstance(time, int | float) else 0.0, edge, kind,
         str(event.get(f"{party}_uuid")), str(event.get(party)),
-        text=str(text or "")[:TEXT_MOST], is_fault=is_fault,
     )  # fmt: skip
 
 
-def _span(fact: Fact, start: float | None, end: float | None) -> Span:
-    return Span(fact.kind, fact.agent, fact.name, start, end, fact.text, fact.is_fault, fact.seq)
+def _cut(text: object) -> str:
+    return str(text or "")[:TEXT_MOST]
 
 
-def _overlaps(span: Span, start: float, end: float) -> bool:
+def _span(fact: Fact, start: float | None, end: float | None) -> TimelineSpan:
+    return TimelineSpan(
+        fact.kind, fact.agent, fact.name, start, end, fact.text, fact.is_fault, fact.seq
+    )
+
+
+def _overlaps(span: TimelineSpan, start: float, end: float) -> bool:
     return (span.start or 0.0) <= end and (span.end is None or span.end >= start)
 
 

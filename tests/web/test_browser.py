@@ -27,6 +27,7 @@ PAGES = (
     "/selected/stop?agents=w-9,lead",
     "/tasks",
     "/tasks/graph",
+    "/timeline",
     "/cost",
     "/more/settings",
     "/agents/lead/figures",
@@ -227,9 +228,12 @@ def _write_everywhere(world: World, texts: Sequence[str]) -> list[str]:
             "ask_user",
             items=[{"prompt": text_sent[:500], "options": ["a", text_sent[:50]]}],
         )
+        word = "".join(char for char in text if "!" <= char <= "~")[:64]
+        world.fault(agent, "keep_turn", conversation=word, turn=1, status="done")
         world.reads.journal.write(world.uuid(agent), text_sent)
         places += [f"/agents/{agent}/{tab}" for tab in ("mail", "tasks", "logs")][at % 3 :][:1]
     listed = rows(world.call("operator", "list_questions", limit=100)["questions"])
+    places.append(f"/timeline?window=1d&until={round(world.clock.now()) + 60}")
     return places + [f"/questions/{question['id']}" for question in listed[:8]]
 
 

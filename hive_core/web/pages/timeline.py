@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from hive_core.varlink import Message
 from hive_core.web import drawing
-from hive_core.web.timeline import EVENT_KINDS, KINDS, Span, merge_times
+from hive_core.web.timeline import EVENT_KINDS, KINDS, TimelineSpan, merge_times
 from hive_core.web.visit import Fields, Visit
 
 WINDOWS: Final[Mapping[str, int]] = {"10m": 600, "1h": 3600, "6h": 21_600, "1d": 86_400}
@@ -88,7 +88,7 @@ def view_address(view: TimelineView, **changes: object) -> str:
 
 async def _draw(visit: Visit, name: str) -> Response:
     view, history = parse_view(visit.query), visit.web.hub.history
-    end = float(view.until) or history.clock()
+    end = float(view.until) or visit.web.clock()
     start = end - view.seconds
     await _read_back(visit, start)
     spans = _select(visit, view, history.spans(start, end))
@@ -117,7 +117,7 @@ async def _read_back(visit: Visit, start: float) -> None:
             history.prepend(_events(reply), int(str(reply.get("next") or 0)))
 
 
-def _select(visit: Visit, view: TimelineView, spans: Sequence[Span]) -> list[Span]:
+def _select(visit: Visit, view: TimelineView, spans: Sequence[TimelineSpan]) -> list[TimelineSpan]:
     """The spans of the branch and the kind of the view."""
     if view.under:
         agents = visit.web.hub.agents
@@ -126,9 +126,9 @@ def _select(visit: Visit, view: TimelineView, spans: Sequence[Span]) -> list[Spa
     return [span for span in spans if not view.show or span.kind == view.show]
 
 
-def _lanes(visit: Visit, spans: Sequence[Span], start: float, end: float) -> list[Lane]:
+def _lanes(visit: Visit, spans: Sequence[TimelineSpan], start: float, end: float) -> list[Lane]:
     """A lane for each agent that did something, in the order of the tree."""
-    by_agent: dict[str, list[Span]] = defaultdict(list)
+    by_agent: dict[str, list[TimelineSpan]] = defaultdict(list)
     for span in spans:
         by_agent[span.agent].append(span)
     order = {name: at for at, name in enumerate(visit.web.hub.agents.order())}
@@ -138,7 +138,7 @@ def _lanes(visit: Visit, spans: Sequence[Span], start: float, end: float) -> lis
     return [_lane(own, start, end) for own in listed]
 
 
-def _lane(spans: Sequence[Span], start: float, end: float) -> Lane:
+def _lane(spans: Sequence[TimelineSpan], start: float, end: float) -> Lane:
     counts = Counter(span.kind for span in spans)
     faults = sum(span.is_fault for span in spans)
     summary = ", ".join(f"{WORDS[kind]} {counts[kind]}" for kind in KINDS if counts[kind])
