@@ -109,6 +109,7 @@ START_AS_ROOT: Final[tuple[Function, ...]] = (
     ("privd/server.py", "answer"),
     ("plan/actions.py", "parse"),
     ("privd/mounts.py", "mount"),
+    ("privd/mounts.py", "attach"),
     ("privd/units.py", "start"),
     ("plan/render.py", "agent_argv"),
     ("plan/render.py", "systemd_run"),
