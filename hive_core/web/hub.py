@@ -29,11 +29,13 @@ _WAIT: Final = 0.3
 _EVERY: Final = 0.1
 # Rows of one frame; more changes at once are several frames.
 _ROWS_MOST: Final = 200
-TOPICS: Final = frozenset({"tree", "attention", "audit", "timeline"})
+TOPICS: Final = frozenset({"tree", "attention", "audit", "timeline", "tasks", "cost"})
 # Pages that are read again when something has changed: how many ticks at least are between two
 # frames of a topic, and after how many there is one in any case.
 TICK_SECONDS: Final = 1.0
-_PACE: Final[Mapping[str, tuple[int, int]]] = {"timeline": (1, 10)}
+_PACE: Final[Mapping[str, tuple[int, int]]] = {
+    "timeline": (1, 10), "tasks": (1, 60), "cost": (10, 60),
+}  # fmt: skip
 
 RenderRow = Callable[[Row], str]
 Item = Mapping[str, object]
@@ -178,6 +180,8 @@ class Hub:
         is_adjacent = not is_first and page.get("gap") is None
         if self.history.take(events, is_adjacent=is_adjacent):
             self._changed.add("timeline")
+        if events:
+            self._changed |= {"tasks", "cost"}
         if events:
             self._stale.set()
         if events and not is_first:

@@ -122,6 +122,15 @@ def test_rows_change_without_a_reload(chrome: Browser, web: RunningDashboard) ->
     assert chrome.run("return window.same")
 
 
+def test_tasks_change_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
+    chrome.open(f"{web.origin}/tasks")
+    chrome.run("window.same = true")
+    web.door.call("operator", "assign_task", agent="w-10", title="Sand it", description="x")
+    chrome.until("document.querySelector('main').textContent.includes('Sand it')")
+
+    assert chrome.run("return window.same")
+
+
 def test_keys_move_fold_open_and_can_be_switched_off(
     chrome: Browser, web: RunningDashboard
 ) -> None:

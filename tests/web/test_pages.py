@@ -174,3 +174,11 @@ def test_a_link_of_a_notification_asks_before_it_acts(
     assert web.ask("POST", path).status == 403
     assert web.ask("GET", "/link/no_x").status == 403
     assert browser.get(path).status == 403
+
+
+def test_rows_that_are_read_again_are_those_of_the_page(browser: FakeBrowser) -> None:
+    for path, query in (("/tasks", ""), ("/cost", "?by=day")):
+        rows_alone = browser.get(f"{path}/rows{query}").text
+
+        assert "<html" not in rows_alone
+        assert rows_alone.strip() in browser.get(f"{path}{query}").text

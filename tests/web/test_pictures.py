@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from pictures import BYTES_MOST, PICTURES, Picture
 
-from hive_core.web.pages import attention, more, timeline, tree
+from hive_core.web.pages import attention, more, timeline, tree, work
 from hive_core.web.routes import ROUTES, Handler, show_badge
 
 DOCS = Path(__file__).parents[2] / "docs"
 # What answers without a page of its own.
-NO_PAGES = frozenset(
-    {show_badge, attention.show_next, tree.show_rows, timeline.show_rows, more.download}
-)
+NO_PAGES = frozenset({
+    show_badge, attention.show_next, tree.show_rows, timeline.show_rows, more.download,
+    work.show_task_rows, work.show_cost_rows,
+})  # fmt: skip
 
 
 def handler_of(path: str) -> Handler:

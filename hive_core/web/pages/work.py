@@ -23,18 +23,36 @@ GROUPS: Final = ("agent", "model", "task", "day")
 
 async def show_tasks(visit: Visit) -> Response:
     """The newest tasks, by what they wait for."""
+    return await _draw_tasks(visit, "tasks")
+
+
+async def show_task_rows(visit: Visit) -> Response:
+    """The rows alone, for a page that is old."""
+    return await _draw_tasks(visit, "tasks_rows")
+
+
+async def show_cost(visit: Visit) -> Response:
+    """What was used, and what is left of each budget."""
+    return await _draw_cost(visit, "cost")
+
+
+async def show_cost_rows(visit: Visit) -> Response:
+    """The sums and budgets alone, for a page that is old."""
+    return await _draw_cost(visit, "cost_rows")
+
+
+async def _draw_tasks(visit: Visit, name: str) -> Response:
     reply = await visit.read("list_tasks", limit=_TASKS, after=visit.query.get("after"))
     tasks = reply.get("tasks")
     rows: list[Message] = tasks if isinstance(tasks, list) else []
     columns = [
         (name, [row for row in rows if row.get("state") in states]) for name, states in COLUMNS
     ]
-    return visit.page("tasks", "Tasks", columns=columns, next=reply.get("next"))
+    return visit.page(name, "Tasks", columns=columns, next=reply.get("next"))
 
 
-async def show_cost(visit: Visit) -> Response:
-    """What was used, and what is left of each budget."""
+async def _draw_cost(visit: Visit, name: str) -> Response:
     by = visit.query.get("by", "agent")
     by = by if by in GROUPS else "agent"
     reply = await visit.read("get_usage", by=by)
-    return visit.page("cost", "Cost", reply=reply, by=by, groups=GROUPS)
+    return visit.page(name, "Cost", reply=reply, by=by, groups=GROUPS)

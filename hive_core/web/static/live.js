@@ -57,19 +57,17 @@ async function reload(topic) {
   const place = document.querySelector(`[data-rows][data-live="${topic}"]`);
   if (!place || reloading.has(topic)) return;
   reloading.add(topic);
-  try {
-    const response = await fetch(place.dataset.rows + location.search);
-    if (!response.ok) return;
-    const html = await response.text();
-    const at = place.querySelector(".current a")?.href;
-    const focused = place.contains(document.activeElement) ? document.activeElement.href : undefined;
-    const link = (href) => href && [...place.querySelectorAll("a")].find((each) => each.href === href);
-    fill(place, html);
-    link(at)?.closest(".item")?.classList.add("current");
-    link(focused)?.focus({ preventScroll: true });
-  } finally {
-    reloading.delete(topic);
-  }
+  await new Promise((done) => setTimeout(done, AGAIN)); // a reply from before the change is not kept longer
+  reloading.delete(topic);
+  const response = await fetch(place.dataset.rows + location.search);
+  if (!response.ok) return;
+  const html = await response.text();
+  const at = place.querySelector(".current a")?.href;
+  const focused = place.contains(document.activeElement) ? document.activeElement.href : undefined;
+  const link = (href) => href && [...place.querySelectorAll("a")].find((each) => each.href === href);
+  fill(place, html);
+  link(at)?.closest(".item")?.classList.add("current");
+  link(focused)?.focus({ preventScroll: true });
 }
 
 function takeAttention(values) {
@@ -102,7 +100,7 @@ function open() {
   if (source) return;
   source = new EventSource(`/live?topics=${topics}&after=${after}`);
   heard = Date.now();
-  const takes = { tree: takeTree, attention: takeAttention, audit: takeAudit, timeline: () => reload("timeline") };
+  const takes = { tree: takeTree, attention: takeAttention, audit: takeAudit, timeline: () => reload("timeline"), tasks: () => reload("tasks"), cost: () => reload("cost") };
   for (const [topic, take] of Object.entries(takes)) {
     source.addEventListener(topic, (event) => { heardNow(event); take(JSON.parse(event.data)); });
   }
