@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,11 @@ def ran(folder: Path, *words: str) -> tuple[str, list[dict[str, object]]]:
     (folder / "tests" / "test_case.py").write_text(CASE)
     (folder / "pyproject.toml").write_text((TESTS.parent / "pyproject.toml").read_text())
     command = [sys.executable, "-m", "pytest", "--figures", "out.jsonl", "--seed", "7", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}  # conftest.py imports from there
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     lines = (folder / "out.jsonl").read_text().splitlines()
     return done.stdout, [json.loads(line) for line in lines]
 

@@ -128,7 +128,14 @@ def test_those_above_the_assigner_judge(world: World, task: str, caller: str) ->
     assert state(world, task) == "done"
 
 
-def test_a_task_that_does_not_wait_is_not_verdicts(world: World) -> None:
+def test_an_attempt_keeps_its_newest_escalation_alone(world: World, task: str) -> None:
+    """Otherwise an assigner could store as much feedback as it likes."""
+    for feedback in ("unsure", "still unsure"):
+        world.call("a", "judge_task", task=task, verdict="escalate", feedback=feedback)
+    assert verdicts(world, task) == [(1, "escalate", "a", "still unsure")]
+
+
+def test_a_task_that_does_not_wait_for_a_verdict_is_not_judged(world: World) -> None:
     task = give(world, "a", "a1", criteria=TEXT)
     assert world.fault("a", "judge_task", task=task, verdict="accept") == "Conflict"
 

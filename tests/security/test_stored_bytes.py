@@ -200,6 +200,8 @@ GOES_ON = {
     "store_artifact": "has bounds of its own", "update_plan_step": "a step that is there",
     "set_agent": "operator", "use_tool": "few open", "report_progress": "replaced",
     "nack": "gives back", "open_colony": "operator", "set_persona": "operator",
+    "judge_task": "one escalation an attempt, and few attempts",
+    "open_subagent": "few open, and the ended ones are few",
 }  # fmt: skip
 
 

@@ -47,7 +47,12 @@ class JudgementStore:
         self._db.run("DELETE FROM delivered_results WHERE task = ?", (task,))
 
     def add(self, task: str, agent: str, verdict: TaskVerdict) -> None:
-        """Append a verdict."""
+        """Append a verdict; of the escalations of an attempt the newest stays."""
+        if verdict.verdict is ResultVerdict.ESCALATE:
+            self._db.run(
+                "DELETE FROM judgements WHERE task = ? AND attempt = ? AND verdict = ?",
+                (task, verdict.attempt, verdict.verdict.value),
+            )
         self._db.run(
             "INSERT INTO judgements (task, agent, attempt, verdict, judge, feedback, at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
