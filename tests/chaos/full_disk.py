@@ -19,9 +19,10 @@ from chaos.offline_daemon import OfflineDaemon, Reply, durable_state, faults
 from hive_core.errors import HiveError, StorageFull
 
 PAGE = 4096
-BALLAST = 1 << 20
+# The first checkpoint of a ledger writes its whole schema, about 1 MiB, into what is held back.
+BALLAST = 2 << 20
 FILLER = "filler"
-MIB = 12
+MIB = 14
 # What sixty trials leave behind has to fit too, and a checkpoint of it into what is held back.
 MIB_LONG, BALLAST_LONG = 64, 8 << 20
 ROOM = (0, 1, 2, 4, 8, 64)
