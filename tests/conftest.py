@@ -12,7 +12,7 @@ from typing import Any
 
 import long
 import pytest
-from e2e.shared_hosts import shared_name
+from e2e.shared_hosts import shared_name, shared_place
 from hypothesis import HealthCheck, settings
 from typing_extensions import override
 from xdist.remote import Producer
@@ -96,8 +96,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     files = dict.fromkeys(item.path for item in items)
     markers = {item.path: marker for item in items if (marker := item.get_closest_marker("lab"))}
     labs = sorted(
-        markers, key=lambda path: not (shared_name(path.name) or "slow" in markers[path].args)
-    )
+        markers,
+        key=lambda path: (
+            not (shared_name(path.name) or "slow" in markers[path].args), shared_place(path.name)
+        ),
+    )  # fmt: skip
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     others = [path for path in files if path not in markers]
     others.sort(key=lambda path: path not in slow)

@@ -32,11 +32,17 @@ FILES: Final = {
     "authority": ("test_rows_authority", "test_rows_roles", "test_rows_audit"),
 }  # fmt: skip
 _NAMES: Final = {file: name for name, files in FILES.items() for file in files}
+_PLACES: Final = {file: number for number, file in enumerate(_NAMES)}
 
 
 def shared_name(node: str) -> str:
     """The name of the host of a test; empty when no other file uses its host."""
     return _NAMES.get(PurePath(node.partition("::")[0]).stem, "")
+
+
+def shared_place(node: str) -> int:
+    """The place of a file among those that share hosts; files that share none come after them."""
+    return _PLACES.get(PurePath(node.partition("::")[0]).stem, len(_PLACES))
 
 
 class SharedHost:

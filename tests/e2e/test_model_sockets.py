@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
@@ -53,7 +54,7 @@ print(control.recv(4096).decode())
 
 
 @pytest.fixture(scope="module")
-def host(shared_host: SharedHost) -> HiveHost:
+def host(shared_host: SharedHost) -> Iterator[HiveHost]:
     made = shared_host.prepare("models")
     if made.run("id", USER, check=False).returncode:
         made.run("useradd", "--system", "--no-create-home", USER)
@@ -61,7 +62,8 @@ def host(shared_host: SharedHost) -> HiveHost:
     made.run("systemctl", "stop", "hive-model.service", check=False)
     made.grow(ann={"role": "worker", "parent": "root", "command": ["sleep", "infinity"]})
     made.wait("running", "ann")
-    return made
+    yield made
+    made.run("systemctl", "start", "hive-model.service")
 
 
 def call_model(host: HiveHost) -> subprocess.Popen[str]:

@@ -119,6 +119,7 @@ def _once(host: HiveHost, tasks: list[str]) -> None:
     ends = Counter(
         event["fields"]["task"] for event in _events(host)
         if event["kind"] == "task" and event["fields"]["state"] == "done"
+        and event["fields"]["task"] in tasks
     )  # fmt: skip
     assert ends == Counter(tasks)
     asked = persist(host, "ListQuestions", which="subtree", limit=1000)["questions"]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from fixtures.messages import letter
-from long import at_most
 
 from hive_core.errors import Internal
 from hive_core.ledger.core.ledger import Ledger
@@ -45,9 +44,9 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 
 
 @contextmanager
-def corrupt_writes(path: Path) -> Iterator[threading.Event]:
+def corrupt_writes(path: Path) -> Iterator[None]:
     """A disk that does not hold what was written to it."""
-    done, begun = threading.Event(), threading.Event()
+    done = threading.Event()
 
     def scribble() -> None:
         while not path.exists():
@@ -57,13 +56,12 @@ def corrupt_writes(path: Path) -> Iterator[threading.Event]:
         while not done.is_set():
             for page in range(40):
                 os.pwrite(handle, b"\xa5" * PAGE, page * PAGE)
-            begun.set()
         os.close(handle)
 
     thread = threading.Thread(target=scribble)
     thread.start()
     try:
-        yield begun
+        yield
     finally:
         done.set()
         thread.join()
@@ -88,11 +86,20 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_ledger_in_use(
     sound(ledger, folder)
 
 
+def copy_on_bad_disk(ledger: Ledger, folder: Path) -> Internal:
+    """The error of a copy that was damaged; on a busy machine some copies end before the damage."""
+    for _ in range(100):
+        with corrupt_writes(folder / "copy.new"):
+            try:
+                ledger.back_up(folder / "copy")
+            except Internal as error:
+                return error
+        (folder / "copy").unlink()
+    pytest.fail("no copy was damaged in time")
+
+
 def test_a_copy_that_is_damaged_where_it_lies_is_no_damage_of_the_ledger(
     ledger: Ledger, folder: Path
 ) -> None:
-    with corrupt_writes(folder / "copy.new") as begun:
-        with pytest.raises(Internal, match="the ledger itself is sound"):
-            ledger.back_up(folder / "copy")
-        assert begun.wait(at_most(10))  # the copy may fail before the first round has ended
+    assert "the ledger itself is sound" in str(copy_on_bad_disk(ledger, folder))
     sound(ledger, folder)
