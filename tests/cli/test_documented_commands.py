@@ -212,3 +212,13 @@ def test_the_documents_were_read() -> None:
         check_hive(["tree", "--nonsense"], whole=False)
     with pytest.raises(AssertionError, match="has no --nonsense"):
         check_agent(["send", "bob", "hi", "--nonsense"])
+
+
+@pytest.mark.parametrize("page", ["claude-code", "codex", "opencode", "acp"])
+def test_five_commands_lead_to_an_agent_on_each_coding_cli(page: str) -> None:
+    text = (ROOT / f"docs/how-to/{page}.md").read_text()
+    blocks = re.findall(r"(?:^    # hive .*\n)+", text, re.MULTILINE)
+    commands = [line.strip().removeprefix("# ") for line in blocks[0].splitlines()]
+    assert len(commands) <= 5
+    assert page == "acp" or commands[0].startswith("hive runtime install ")
+    assert commands[-1] == "hive chat coder"
