@@ -129,9 +129,13 @@ def html_response(text: str, request: Request, status: int = 200) -> Response:
 
 def redirect(address: str) -> Response:
     """To an address of ours, by GET."""
-    if not address.startswith("/") or address.startswith("//") or "\\" in address:
-        address = "/"
-    return RedirectResponse(address, 303)
+    return RedirectResponse(own_address(address), 303)
+
+
+def own_address(address: str) -> str:
+    """The address, if it is one of ours; else the first page."""
+    is_foreign = not address.startswith("/") or address.startswith("//") or "\\" in address
+    return "/" if is_foreign else address
 
 
 def json_response(values: Mapping[str, object], status: int = 200) -> Response:

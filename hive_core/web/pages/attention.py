@@ -13,6 +13,7 @@ from hive_core.web.visit import Visit, redirect, refuse_field
 
 _DECIDED = ("approve", "deny", "answer", "approve_plan", "reject_plan")
 _SHOWN = 5
+_DIGITS = 8  # of a commit, which are typed
 
 
 async def show_attention(visit: Visit) -> Response:
@@ -80,31 +81,40 @@ async def show_approval(visit: Visit) -> Response:
     """The page of `hive approval show` in its order; the buttons follow the last line."""
     after = visit.query.get("after")
     reply = await visit.read("get_approval", id=visit.parts["id"], after=after)
-    name = "approval" if after is None else "approval_lines"
+    row, files = _row(reply), difference(reply)
     return visit.page(
-        name,
-        "Approval",
-        reply=reply,
-        files=difference(reply),
-        row=reply["approval"],
-        next=reply.get("next"),
-    )
+        "approval" if after is None else "approval_lines", "Approval", reply=reply, files=files,
+        row=row, next=reply.get("next"), more=bool(files and reply.get("next")), after=after,
+        is_open=bool(row.get("state") == "pending" and row.get("commit")),
+    )  # fmt: skip
 
 
 async def approve(visit: Visit) -> Response:
-    """Each thing that it gives has its tick, or it is not asked for at all."""
+    """Each thing that it gives has its tick, and the digits of the commit are typed."""
     reply = await visit.read("get_approval", id=visit.parts["id"], limit=1)
-    marks = reply.get("marks")
-    granted = [mark for mark in marks if mark.get("gives")] if isinstance(marks, list) else []
+    granted = given_marks(reply)
     if any(visit.form.get(f"gives{at}") != "yes" for at in range(len(granted))):
         refuse_field("gives", "tick each thing that this gives")
-    return await visit.change(
-        "approve", "/", id=visit.parts["id"], commit=visit.form.get("commit", "")
-    )
+    commit = visit.form.get("digits" if granted else "commit", "").strip().lower()
+    is_typed = len(commit) >= _DIGITS and str(_row(reply).get("commit")).startswith(commit)
+    if granted and not is_typed:
+        refuse_field("digits", "type the first 8 digits of the commit, as the page shows them")
+    return await visit.change("approve", "/", id=visit.parts["id"], commit=commit)
 
 
 async def deny(visit: Visit) -> Response:
     return await visit.change("deny", "/", id=visit.parts["id"], why=_reason(visit))
+
+
+def given_marks(reply: Message) -> list[Message]:
+    """The marks of an approval that give something new."""
+    marks = reply.get("marks")
+    return [mark for mark in marks if mark.get("gives")] if isinstance(marks, list) else []
+
+
+def _row(reply: Message) -> Message:
+    row = reply["approval"]
+    return row if isinstance(row, dict) else {}
 
 
 def _reason(visit: Visit) -> str:

@@ -6,29 +6,50 @@ import json
 
 from starlette.responses import Response
 
-from hive_core.errors import HiveError, InvalidArgument
+from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowed
 from hive_core.varlink import Message
+from hive_core.web.commands import command_of
 from hive_core.web.pages.login import assertion_of
-from hive_core.web.visit import ConfirmationNeeded, Visit, redirect
+from hive_core.web.visit import ConfirmationNeeded, Visit, own_address, redirect
 
 
-async def ask_confirmation(visit: Visit, needed: ConfirmationNeeded) -> Response:
-    """The page with exactly what is confirmed, and the ways to confirm it that the account has."""
+async def ask_confirmation(
+    visit: Visit, needed: ConfirmationNeeded, before: str = "", status: int = 200
+) -> Response:
+    """The page with exactly what is confirmed, and the ways to confirm it that the account has.
+
+    `before` says why the last try did not confirm it.
+    """
     parameters: Message = {
         "operation": needed.operation, "parameters": needed.parameters,
         "origin": visit.request.origin,
     }  # fmt: skip
     try:
-        begun, fault = await visit.login.connection.call("begin_confirmation", parameters), ""
+        begun, fault = await visit.login.connection.call("begin_confirmation", parameters), before
     except HiveError as error:
         begun, fault = {}, str(error)
     methods = begun.get("methods")
     values = [(key, json.dumps(value)) for key, value in sorted(needed.parameters.items())]
     return visit.page(
-        "confirm", "Confirm", needed=needed, begun=begun, fault=fault, values=values,
+        "confirm", "Confirm", status, needed=needed, begun=begun, fault=fault, values=values,
         packed=json.dumps(needed.parameters), challenge=json.dumps(begun),
-        methods=methods if isinstance(methods, list) else [],
+        methods=methods if isinstance(methods, list) else [], about=await _about(visit, needed),
+        command=command_of(needed.operation, needed.parameters),
     )  # fmt: skip
+
+
+async def _about(visit: Visit, needed: ConfirmationNeeded) -> list[tuple[str, object]]:
+    """What the ids stand for: whose change, whose plan."""
+    if needed.operation == "approve":
+        reply = await visit.try_read("get_approval", id=needed.parameters.get("id"), limit=1)
+        row, names = reply.get("approval"), (("agent", "Change of"), ("requester", "Asked by"))
+    elif needed.operation == "approve_plan":
+        reply = await visit.try_read("get_task", task=needed.parameters.get("task"))
+        row, names = reply.get("task"), (("agent", "Plan of"), ("title", "For the task"))
+    else:
+        return []
+    known = row if isinstance(row, dict) else {}
+    return [(label, known[key]) for key, label in names if known.get(key)]
 
 
 async def confirm(visit: Visit) -> Response:
@@ -40,15 +61,23 @@ async def confirm(visit: Visit) -> Response:
         raise InvalidArgument(f"not parameters: {error}", field="parameters") from error
     if not isinstance(parameters, dict):
         raise InvalidArgument("not parameters", field="parameters")
-    answer: Message = {"nonce": form.get("nonce", "")}
-    if text := form.get("assertion"):
-        answer["assertion"] = assertion_of(text)
-    else:
-        answer["code"] = form.get("code", "").strip()
-    await visit.login.connection.call("complete_confirmation", answer)
-    back = form.get("back", "/")
-    await visit.call(form.get("operation", ""), parameters, back)
+    operation, back = form.get("operation", ""), own_address(form.get("back", "/"))
+    try:
+        await visit.login.connection.call("complete_confirmation", _answer(visit))
+    except (NotAllowed, LimitReached) as error:
+        needed = ConfirmationNeeded(operation, parameters, back)
+        status = 429 if isinstance(error, LimitReached) else 403
+        return await ask_confirmation(visit, needed, str(error), status)
+    await visit.call(operation, parameters, back)
     return redirect(back)
+
+
+def _answer(visit: Visit) -> Message:
+    """What confirms it: what a passkey has signed, else a code."""
+    answer: Message = {"nonce": visit.form.get("nonce", "")}
+    if text := visit.form.get("assertion"):
+        return {**answer, "assertion": assertion_of(text)}
+    return {**answer, "code": visit.form.get("code", "").strip()}
 
 
 async def show_passkey(visit: Visit) -> Response:

@@ -64,9 +64,13 @@ const login = onSubmit("passkey-login", async () => {
 });
 if (login && globalThis.PublicKeyCredential) login.hidden = false;
 
-const link = document.getElementById("link");
-if (link && location.hash.startsWith("#link_")) {
+// A link that is pasted into a tab with this page changes the fragment alone.
+function followLink() {
+  const link = document.getElementById("link");
+  if (!link || !location.hash.startsWith("#link_")) return;
   link.elements.secret.value = location.hash;
   history.replaceState(null, "", "/login");
   link.submit();
 }
+addEventListener("hashchange", followLink);
+followLink();

@@ -1,0 +1,92 @@
+"""Decisions in a real Chromium: passkeys, typed digits, long differences, links that are pasted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from fixtures.approvals import ONE, ask, judge, line
+from fixtures.chromium import Browser, add_authenticator, chromium
+from fixtures.dashboard import RunningDashboard
+from fixtures.tasks import give
+from fixtures.world import World, rows
+
+
+@pytest.fixture(scope="module")
+def chrome(web: RunningDashboard) -> Iterator[Browser]:
+    """A browser with a passkey, which logged in by a link pasted into an open login page."""
+    with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
+        add_authenticator(made)
+        made.open(f"{web.origin}/login")
+        made.open(f"{web.origin}/login#{web.door.link()}")
+        made.until_path("/passkey")
+        made.find("#passkey-make button").click()
+        made.until_path("/")
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_complaints(chrome: Browser) -> Iterator[None]:
+    yield
+    assert chrome.complaints() == []
+
+
+def test_a_link_that_is_pasted_into_the_login_page_logs_in(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    chrome.find(".logout button").click()
+    chrome.until_path("/login")
+    web.door.pass_time(60.0)
+    chrome.run("window.same = true")
+
+    chrome.run(f"location.hash = '{web.door.link()}'")
+
+    chrome.until_path("/passkey")
+    assert chrome.run("return window.same") is None
+
+
+def test_a_passkey_confirms_a_plan(chrome: Browser, web: RunningDashboard) -> None:
+    task, plan = web.door.do(_submit_plan)
+    chrome.open(f"{web.origin}/plans/{task}")
+
+    chrome.find(f"form[action='/plans/{task}/approve'] button").click()
+    chrome.until("document.getElementById('passkey-confirm')")
+    assert "Dig" in chrome.text()
+    chrome.find("#passkey-confirm button").click()
+    chrome.until_path("/")
+
+    (row,) = rows(web.door.call("operator", "list_plans", task=task)["plans"])
+    assert (row["plan"], row["state"], row["decided_by"]) == (plan, "approved", "operator")
+
+
+def test_a_right_is_given_after_the_last_line_with_its_tick_and_the_digits(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    lines = [line(f"line {number}") for number in range(2500)]
+    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "lead"), {"boot": True}, lines))
+    chrome.open(f"{web.origin}/approvals/{id_}")
+    assert chrome.all("#approve") == []
+
+    chrome.run("document.querySelector('#difference a.more').scrollIntoView()")
+    chrome.until("document.getElementById('approve')")
+    assert "the end" in chrome.text("#difference")
+    chrome.find("#approve button").click()
+    assert chrome.run("return location.pathname") == f"/approvals/{id_}"
+    chrome.find("[name=gives0]").click()
+    chrome.find("#digits").send_keys(ONE[:8])
+    chrome.find("#approve button").click()
+    chrome.until("document.getElementById('passkey-confirm')")
+    chrome.find("#passkey-confirm button").click()
+    chrome.until_path("/")
+
+    approval = web.door.call("operator", "get_approval", id=id_)["approval"]
+    assert isinstance(approval, dict)
+    assert approval["state"] == "approved"
+
+
+def _submit_plan(world: World) -> tuple[str, str]:
+    """A task that waits for the operator to approve its plan."""
+    task = give(world, "operator", "w-9", title="Dig", plan_required=True)
+    return task, str(world.call("w-9", "create_plan", task=task, steps=["look"])["plan"])
