@@ -9,7 +9,7 @@ import base64
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -84,11 +84,10 @@ def main(names: list[str]) -> int:
     with (
         TemporaryDirectory() as folder,
         login_door(Path(folder), *_EDGES, settings=settings) as door,
-        running_dashboard(door, listening) as web,
+        running_dashboard(door, listening, lambda: TIME + _HOURS) as web,
         chromium(Path(folder) / "profile") as browser,
     ):
         ids = door.do(seed)
-        web.app.web = replace(web.app.web, clock=lambda: TIME + _HOURS)
         browser.command("Emulation.setScrollbarsHidden", {"hidden": True})
         browser.open(f"{web.origin}/login#{door.link()}")
         browser.until_path("/passkey")

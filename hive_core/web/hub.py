@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +25,7 @@ from hive_core.web.timeline import History
 log = logging.getLogger(__name__)
 BEAT_SECONDS: Final = 2.0
 TODO_SECONDS: Final = 0.5
+AGES_SECONDS: Final = 60.0
 EVENTS_KEPT: Final = 200
 _WAIT: Final = 0.3
 _EVERY: Final = 0.1
@@ -193,7 +195,9 @@ class Hub:
         while True:
             self._take_todo(await login.connection.call("todo"))
             await asyncio.sleep(TODO_SECONDS)
-            await self._stale.wait()
+            with suppress(TimeoutError):  # the ages go on
+                async with asyncio.timeout(AGES_SECONDS):
+                    await self._stale.wait()
             self._stale.clear()
 
     def _take_todo(self, reply: Message) -> None:

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,13 +44,16 @@ class WebOptions:
     idle: float = IDLE_SECONDS
 
 
-def build(socket_path: Path, settings: WebTable) -> WebApp:
-    """The application, not started."""
+def build(
+    socket_path: Path, settings: WebTable, clock: Callable[[], float] = time.time
+) -> WebApp:  # fmt: skip
+    """The application, not started. `clock` returns seconds since 1970."""
     files = StaticFiles.load()
-    renderer = Renderer.load(files)
+    renderer = Renderer.load(files, clock)
     logins = Logins(socket_path, time.monotonic)
     drawn = Renderers(renderer.agent_cells, renderer.todo_item, renderer.event_row)
-    web = Dashboard(settings, logins, Hub(logins, drawn), SharedReads(time.monotonic), renderer)
+    hub, reads = Hub(logins, drawn), SharedReads(time.monotonic)
+    web = Dashboard(settings, logins, hub, reads, renderer, clock)
     tokens = TokenLogins(lambda: DaemonConnection.open(socket_path), time.monotonic)
     return WebApp(web, files, HttpApi(tokens, lambda: logins.streams))
 

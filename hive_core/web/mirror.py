@@ -109,6 +109,10 @@ class AgentMirror:
     def counts(self) -> Counter[str]:
         return Counter(str(row.get("state")) for row in self.rows.values())
 
+    def count_working(self) -> int:
+        """The number of agents that work on something now."""
+        return sum(row.get("activity") == "running" for row in self.rows.values())
+
     def page(self, view: TreeView) -> TreePage:
         """The lines of a view. A filter shows what matches, without the tree around it."""
         self._index()

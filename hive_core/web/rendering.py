@@ -24,6 +24,7 @@ _THOUSANDS: Final = ("", "k", "M", "G", "T")
 _THOUSAND: Final = 1000
 _BINARY: Final = 1024
 _TENTH_BELOW: Final = 10
+_MINUTE: Final = 60
 # Where each kind of item is decided.
 _PLACES: Final[Mapping[str, str]] = {
     "question": "/questions/{id}", "escalation": "/questions/{id}", "plan": "/plans/{id}",
@@ -53,6 +54,7 @@ class Renderer:
         environment.filters |= {
             "word": quote_word, "said": quote_text, "prose": quote_markdown,
             "age": lambda since: format_age(clock(), since), "moment": format_moment,
+            "ago": lambda since: format_ago(clock(), since),
             "number": format_number, "size": format_size, "percent": format_percent,
             "duration": format_duration,
             "segment": lambda text: quote(str(text), safe=""), "clock": format_clock,
@@ -103,6 +105,15 @@ def format_age(now: float, since: object) -> str:
     seconds = max(0, int(now - since))
     size, unit = next((step for step in _STEPS if seconds >= step[0]), _STEPS[-1])
     return f"{seconds // size} {unit}"
+
+
+def format_ago(now: float, since: object) -> Markup:
+    """How long ago it was, to the minute, so that it changes seldom; the time is readable too."""
+    if not isinstance(since, int | float):
+        return Markup("-")
+    age = format_age(now, since) if now - since >= _MINUTE else "now"
+    exact = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
+    return Markup('<time datetime="{}">{}</time>').format(exact, age)
 
 
 def format_moment(at: object) -> Markup:

@@ -18,6 +18,7 @@ from hive_core.web.pages import (
     move,
     new_agent,
     selected,
+    settle,
     task_graph,
     timeline,
     tree,
@@ -35,6 +36,7 @@ async def show_badge(visit: Visit) -> Response:
 
 _ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/", attention.show_attention),
+    ("GET", "/attention/rows", attention.show_rows),
     ("GET", "/badge", show_badge),
     ("GET", "/next", attention.show_next),
     ("GET", "/questions/{id}", attention.show_question),
@@ -59,6 +61,8 @@ _ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/agents/{name}/do/{action}", agent.act),
     ("POST", "/agents/{name}/say", agent.say),
     ("POST", "/agents/{name}/assign", agent.assign),
+    ("POST", "/agents/{name}/settle/{action}", settle.settle_agent),
+    ("POST", "/tasks/{id}/judge", settle.judge_result),
     ("GET", "/tasks", work.show_tasks),
     ("GET", "/tasks/rows", work.show_task_rows),
     ("GET", "/tasks/graph", task_graph.show_graph),

@@ -6,7 +6,7 @@ import gzip
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Never
 from urllib.parse import parse_qsl
 
@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 from hive_core.varlink import Message
+from hive_core.web.done_today import DoneToday
 from hive_core.web.guard import form_token
 from hive_core.web.hub import Hub
 from hive_core.web.logins import BrowserLogin, Logins
@@ -39,6 +40,7 @@ class Dashboard:
     reads: SharedReads
     renderer: Renderer
     clock: Callable[[], float] = time.time
+    done: DoneToday = field(default_factory=DoneToday)
 
 
 class ConfirmationNeeded(Exception):
@@ -114,7 +116,7 @@ class Visit:
             "here": self.request.path, "waiting": hub.waiting, "newest": hub.frames.newest,
             "query": self.query,
         }  # fmt: skip
-        text = self.web.renderer.page(name, **shared, **values)
+        text = self.web.renderer.page(name, **{**shared, **values})
         return html_response(text, self.request, status)
 
 

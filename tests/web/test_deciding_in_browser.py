@@ -12,6 +12,7 @@ from fixtures.chromium import Browser, add_authenticator, chromium
 from fixtures.dashboard import RunningDashboard
 from fixtures.tasks import give
 from fixtures.world import World, rows
+from selenium.webdriver.common.keys import Keys
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,49 @@ def test_a_right_is_given_after_the_last_line_with_its_tick_and_the_digits(
     approval = web.door.call("operator", "get_approval", id=id_)["approval"]
     assert isinstance(approval, dict)
     assert approval["state"] == "approved"
+
+
+def test_a_row_that_comes_live_brings_its_forms(chrome: Browser, web: RunningDashboard) -> None:
+    chrome.open(f"{web.origin}/")
+    chrome.run("window.same = true")
+    options = ["pine", "oak"]
+    items = [{"prompt": "Which wood?", "options": options}]
+    asked = [web.door.call("root", "ask_user", items=items)["question"] for _ in range(2)]
+    chrome.until("document.querySelectorAll('#attention .k-question ~ .settle').length === 2")
+    assert chrome.run("return window.same")
+    chrome.find("#attention input[name=text0]").send_keys("bir")
+    web.door.call("root", "ask_user", items=[{"prompt": "Another?"}])
+    chrome.until("document.querySelectorAll('#attention .k-question ~ .settle').length === 3")
+    assert chrome.run("return document.activeElement.value") == "bir"
+    assert chrome.violations() == []
+    chrome.press("ch", Keys.ENTER)
+    chrome.until("!window.same && document.readyState === 'complete'")
+
+    chrome.press("j", "r")
+    assert chrome.run("return document.activeElement.name") == "text0"
+    chrome.find("#attention .settle button").click()
+    chrome.until("document.querySelectorAll('#attention .k-question').length === 1")
+    answers = [_answers(web, str(question)) for question in asked]
+    assert answers == [["birch"], ["pine"]]
+
+
+def test_d_opens_the_reason_of_a_rejection(chrome: Browser, web: RunningDashboard) -> None:
+    task, _ = web.door.do(_submit_plan)
+    chrome.open(f"{web.origin}/")
+    chrome.until("document.querySelector('#attention .k-plan ~ .settle')")
+    rows_before = len(chrome.all("#attention .item:has(~ .item .k-plan)"))
+    chrome.press(*"j" * (rows_before + 1), "d")
+    assert chrome.run("return document.activeElement.name") == "reason"
+    chrome.press("not like this", Keys.ENTER)
+    chrome.until("!document.querySelector('#attention .k-plan')")
+
+    (row,) = rows(web.door.call("operator", "list_plans", task=task)["plans"])
+    assert (row["state"], row["reason"]) == ("rejected", "not like this")
+
+
+def _answers(web: RunningDashboard, question: str) -> list[object]:
+    details = web.door.call("operator", "get_question", question=question)
+    return [item["answer"] for item in rows(details["items"])]
 
 
 def _submit_plan(world: World) -> tuple[str, str]:

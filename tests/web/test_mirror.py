@@ -33,3 +33,11 @@ def test_a_new_place_and_an_agent_that_is_gone_move_the_tree() -> None:
         assert mirror.apply(change)[1] is True
         mirror._index()
     assert mirror.apply(page(gone=["u-b"]))[1] is False
+
+
+def test_those_are_at_work_whose_activity_is_running() -> None:
+    mirror = AgentMirror()
+    rows = [agent(name, activity=name) for name in ("idle", "running", "blocked")]
+    mirror.apply(page(*rows, agent("other", state="running"), reset=True))
+
+    assert mirror.count_working() == 1

@@ -13,8 +13,8 @@ from hive_core.web.routes import ROUTES, Handler, show_badge
 DOCS = Path(__file__).parents[2] / "docs"
 # What answers without a page of its own.
 NO_PAGES = frozenset({
-    show_badge, attention.show_next, tree.show_rows, timeline.show_rows, more.download,
-    work.show_task_rows, work.show_cost_rows,
+    show_badge, attention.show_next, attention.show_rows, tree.show_rows, timeline.show_rows,
+    more.download, work.show_task_rows, work.show_cost_rows,
 })  # fmt: skip
 
 

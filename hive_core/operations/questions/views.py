@@ -58,6 +58,10 @@ class QuestionRow(Result):
     answered_by: str = Field(description="The party that ended it; `daemon` at a deadline.")
     ended: float | None = Field(description="When it ended, in seconds since 1970.")
     reason: str = Field(description="Why it was cancelled.")
+    budget: str = Field(
+        description="The kind of the budget of which the daemon asks for more, while it is used up;"
+        " empty: it asks something else."
+    )
 
 
 class QuestionRows(Page):
@@ -148,8 +152,14 @@ def _question_row(call: Call, question: Question) -> QuestionRow:
         items=len(question.items), task=question.task, asked=question.asked,
         deadline=question.deadline, climbs=question.climbs,
         answered_by=display_name(call, question.answered_by) if question.answered_by else "",
-        ended=question.ended, reason=question.reason,
+        ended=question.ended, reason=question.reason, budget=_asked_budget(call, question),
     )  # fmt: skip
+
+
+def _asked_budget(call: Call, question: Question) -> str:
+    """The kind of the budget whose shortage the question is about; empty: none."""
+    shortage = call.ledger.budgets.shortage_of_question(question.id) if question.open else None
+    return "" if shortage is None else shortage.kind.value
 
 
 def _question_details(call: Call, question: Question) -> QuestionDetails:

@@ -8,30 +8,44 @@ from starlette.responses import Response
 
 from hive_core.varlink import Message
 from hive_core.web.hub import todo_items
+from hive_core.web.offers import list_offers
 from hive_core.web.rendering import place_of
 from hive_core.web.visit import Visit, redirect, refuse_field
 
-_DECIDED = ("approve", "deny", "answer", "approve_plan", "reject_plan")
+_DECIDED = (
+    "approve", "deny", "answer", "approve_plan", "reject_plan", "judge_task", "lift_quarantine",
+    "clear_dead_letters", "stop_work",
+)  # fmt: skip
 _SHOWN = 5
 _DIGITS = 8  # of a commit, which are typed
 
 
 async def show_attention(visit: Visit) -> Response:
-    """The items, and where nothing waits, what was decided last."""
-    reply = await visit.read("todo")
-    hub = visit.web.hub
-    items = [visit.web.renderer.todo_item(item) for item in todo_items(reply)]
+    """The items, each with what decides it; where nothing waits, what was decided last."""
+    hub, done = visit.web.hub, visit.web.done
+    newest = hub.frames.newest  # a frame that comes while hived is read is not missed
+    reply = await visit.login.connection.call("todo")
     settled = [
         event for event in hub.events if event.get("operation") in _DECIDED and event.get("allowed")
     ]
+    rows = await _rows(visit, reply)
+    count = await done.count(visit.web.clock(), visit.login.connection.call)
     return visit.page(
-        "attention",
-        "Attention",
-        items=items,
-        more=reply.get("more"),
-        counts=hub.agents.counts(),
-        settled=settled[: -_SHOWN - 1 : -1],
-    )
+        "attention", "Attention", **rows, more=reply.get("more"), counts=hub.agents.counts(),
+        working=hub.agents.count_working(), done=count, done_is_whole=done.is_whole,
+        settled=settled[: -_SHOWN - 1 : -1], newest=newest,
+    )  # fmt: skip
+
+
+async def show_rows(visit: Visit) -> Response:
+    """The rows alone, with the forms of this login, for rows that came without them."""
+    return visit.page("attention_rows", "", **await _rows(visit, await visit.read("todo")))
+
+
+async def _rows(visit: Visit, reply: Message) -> Message:
+    items = todo_items(reply)
+    drawn = [visit.web.renderer.todo_item(item) for item in items]
+    return {"items": drawn, "offers": await list_offers(visit, items)}
 
 
 async def show_next(visit: Visit) -> Response:

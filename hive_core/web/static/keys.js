@@ -27,7 +27,10 @@ function open(hash = "") {
 }
 
 function form(key) {
-  const found = document.querySelector(`form[data-key="${key}"]`);
+  const selector = `form[data-key="${key}"]`;
+  const found = current()?.querySelector(selector) ?? document.querySelector(`:not(.settle, .settle *) > ${selector}`);
+  const folded = found?.closest(".settle details");
+  if (folded) folded.open = true;
   const field = found?.querySelector("input:not([type=hidden]), textarea, button");
   field?.focus();
   field?.scrollIntoView({ block: "center" });

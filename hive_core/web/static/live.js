@@ -1,7 +1,7 @@
 // Live rows: one event stream while the page is visible. A frame names elements by id and brings their HTML.
 export const policy = globalThis.trustedTypes?.createPolicy("hive", { createHTML: (text) => text }) ?? { createHTML: (text) => text };
 const { topics, title } = document.body.dataset;
-const QUIET = 5000, BADGE = 60000, AGAIN = 1000, EVENTS = 200;
+const QUIET = 5000, BADGE = 60000, AGAIN = 1000, EVENTS = 200, OFFERED = 50;
 let after = document.body.dataset.after, source = null, heard = Date.now(), asked = false;
 
 function heardNow(event) {
@@ -70,19 +70,42 @@ async function reload(topic) {
   link(focused)?.focus({ preventScroll: true });
 }
 
+// Rows of frames have no forms: those are of a login, so the page asks for them.
+function fillItem(row, html) {
+  const focused = row.contains(document.activeElement) && !document.activeElement.closest(".settle");
+  for (const cell of [...row.children]) if (!cell.matches(".settle")) cell.remove();
+  row.insertAdjacentHTML("afterbegin", policy.createHTML(html));
+  if (focused) row.querySelector("a.open")?.focus({ preventScroll: true });
+}
+
 function takeAttention(values) {
   count(values.waiting);
   const list = document.getElementById("attention");
   if (!list) return;
-  const known = new Map([...list.children].map((row) => [row.id, row]));
+  const order = new Set(values.order);
+  for (const row of [...list.children]) if (!order.has(row.id)) row.remove();
   values.order.forEach((id, at) => {
-    const row = known.get(id) ?? Object.assign(document.createElement("li"), { id, className: "item" });
-    known.delete(id);
-    if (values.rows[id]) fill(row, values.rows[id]);
+    const row = document.getElementById(id) ?? Object.assign(document.createElement("li"), { id, className: "item" });
+    if (values.rows[id]) fillItem(row, values.rows[id]);
     if (list.children[at] !== row) list.insertBefore(row, list.children[at] ?? null);
   });
-  for (const row of known.values()) row.remove();
   document.getElementById("nothing").hidden = values.order.length > 0;
+  takeForms(list);
+}
+
+async function takeForms(list) {
+  const lacking = () => [...list.children].slice(0, OFFERED).filter((row) => !row.querySelector(".settle"));
+  if (reloading.has("forms") || !lacking().length) return;
+  reloading.add("forms");
+  await new Promise((done) => setTimeout(done, AGAIN));
+  reloading.delete("forms");
+  const response = await fetch("/attention/rows");
+  if (!response.ok) return;
+  const fresh = new DOMParser().parseFromString(policy.createHTML(await response.text()), "text/html");
+  for (const row of lacking()) {
+    const forms = fresh.getElementById(row.id)?.querySelector(".settle");
+    if (forms) row.append(document.importNode(forms, true));
+  }
 }
 
 function takeAudit(values) {
