@@ -56,6 +56,7 @@ def test_an_agent_out_of_budget_has_its_giver_asked_and_gets_no_new_task(world: 
     world.call("a", "report_usage", tokens_in=60, tokens_out=60)
     (question,) = rows(world.call("root", "list_questions")["questions"])
     assert "the token budget of a is used up: 100 of 100 tokens spent" in str(question)
+    assert question["budget"] == "tokens"
     with pytest.raises(LimitReached, match=r"budget of a is used up .*root can give more"):
         world.call("root", "assign_task", agent="a", description="mend it")
     refusal = world.events()[-1]
@@ -79,6 +80,9 @@ def test_an_answer_with_a_number_gives_so_much_and_work_goes_on(world: World) ->
     world.call("a", "report_usage", tokens_in=110)
     (question,) = rows(world.call("root", "list_questions")["questions"])
     world.call("root", "answer", question=question["id"], answers=["40"])
+    ended = world.call("root", "get_question", question=question["id"])["question"]
+    assert isinstance(ended, dict)
+    assert ended["budget"] == ""
     purse = world.ledger.budgets.of(world.uuid("a"))[0]
     assert (purse.free, purse.spent, purse.over) == (30, 110, 0)
     assert world.fault("root", "assign_task", agent="a", description="mend it") == ""
