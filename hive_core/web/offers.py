@@ -18,7 +18,6 @@ from hive_core.web.visit import Visit
 
 Item = Mapping[str, object]
 OFFERED_MOST: Final = 50  # items with an offer; the others have their pages
-_OPTIONS_MOST: Final = 6
 _OPTION_MOST: Final = 60  # characters of an answer on a button
 _MILLIONTHS: Final = 1_000_000
 _LETTERS: Final = 3
@@ -76,12 +75,15 @@ async def _offer_answers(visit: Visit, id_: str) -> Offer:
         return await _offer_top_up(visit, id_, question)
     options = items[0].get("options")
     chosen = [str(option) for option in options] if isinstance(options, list) else []
-    short = [option for option in chosen if len(option) <= _OPTION_MOST][:_OPTIONS_MOST]
-    return Offer(forms=(*(_answer(id_, option, option) for option in short), _answer_field(id_)))
+    buttons = [
+        DecisionForm(_answer_address(id_), option, {"items": "1", "choice0": str(number)})
+        for number, option in enumerate(chosen) if len(option) <= _OPTION_MOST
+    ]  # fmt: skip
+    return Offer(forms=(*buttons, _answer_field(id_)))
 
 
-def _answer(id_: str, button: str, answer: str) -> DecisionForm:
-    return DecisionForm(_answer_address(id_), button, {"items": "1", "choice0": answer})
+def _answer_number(id_: str, button: str, number: int) -> DecisionForm:
+    return DecisionForm(_answer_address(id_), button, {"items": "1", "text0": str(number)})
 
 
 def _answer_field(id_: str, label: str = "Answer") -> DecisionForm:
@@ -101,16 +103,15 @@ async def _offer_top_up(visit: Visit, id_: str, question: Message) -> Offer:
         if (row.get("agent"), row.get("kind"), row.get("task")) == (agent, kind, "")
     ]  # fmt: skip
     amount = top_up_amount(budgets[0]) if budgets else 0
-    more = (_answer(id_, f"+{_amount_words(amount, kind)}", str(amount)),) if amount else ()
+    more = (_answer_number(id_, f"+{_amount_words(amount, kind)}", amount),) if amount else ()
     stop = DecisionForm(
         _action_address(agent, "stop-work"), "Stop work", field="reason", label="Reason",
         is_folded=True,
     )  # fmt: skip
     label = f"More {kind.replace('_', ' ')}: a number"
     facts = (f"{_amount_words(_number(budgets[0], 'spent'), kind)} spent",) if budgets else ()
-    return Offer(
-        facts, forms=(*more, _answer(id_, "No more", "0"), _answer_field(id_, label), stop)
-    )
+    none = _answer_number(id_, "No more", 0)
+    return Offer(facts, forms=(*more, none, _answer_field(id_, label), stop))
 
 
 def top_up_amount(budget: Message) -> int:

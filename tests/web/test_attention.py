@@ -173,16 +173,19 @@ def test_each_kind_is_settled_where_it_is_listed(
 
 
 def test_an_offered_answer_is_a_button(web: RunningDashboard, browser: FakeBrowser) -> None:
-    items = [{"prompt": "Which wood?", "options": ["oak", "<i>ash</i>"]}]
+    options = ["oak", "<i>ash</i>\u202e"]
+    items = [{"prompt": "Which wood?", "options": options}]
     asked = web.door.call("root", "ask_user", items=items)["question"]
     row = row_of(browser, "question", "Which wood?")
-    assert "<button><bdi>&lt;i&gt;ash&lt;/i&gt;</bdi></button>" in row
+    assert "<button><bdi>&lt;i&gt;ash&lt;/i&gt;⟨U+202E⟩</bdi></button>" in row
 
     address, values, _ = forms(row)[1]
+    for number in ("2", "-1", "x"):
+        assert browser.post(address, {**values, "choice0": number}).status == 400
     browser.post(address, values)
 
     details = web.door.call("operator", "get_question", question=asked)
-    assert [item["answer"] for item in rows(details["items"])] == ["<i>ash</i>"]
+    assert [item["answer"] for item in rows(details["items"])] == options[1:]
     page = browser.get(f"/questions/{asked}").text
     assert "<h3>Answer</h3>" in page
     assert "&lt;i&gt;ash&lt;/i&gt;" in page
@@ -247,8 +250,8 @@ def test_a_budget_that_is_used_up_is_topped_up_or_its_work_stopped(
     assert "+100k" in row
     assert "300k spent" in row
     (top_up, none, number, stop) = forms(row)
-    assert top_up[1]["choice0"] == "100000"
-    assert none[1]["choice0"] == "0"
+    assert top_up[1]["text0"] == "100000"
+    assert none[1]["text0"] == "0"
     assert number[2] == "text0"
 
     confirmed = browser.post(top_up[0], top_up[1])

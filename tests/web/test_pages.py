@@ -58,8 +58,8 @@ def test_a_question_is_answered_on_its_page(browser: FakeBrowser, web: RunningDa
 
     assert "Which colour?" in browser.get("/").text
     page = browser.get(address).text
-    assert 'value="green"' in page
-    assert browser.post(f"{address}/answer", {"items": "1", "choice0": "green"}).status == 303
+    assert 'name="choice0" value="1"> <bdi>green</bdi>' in page
+    assert browser.post(f"{address}/answer", {"items": "1", "choice0": "1"}).status == 303
 
     assert "Which colour?" not in browser.get("/").text
     assert "green" in str(web.door.call("operator", "get_question", question=asked["question"]))

@@ -64,14 +64,28 @@ async def show_question(visit: Visit) -> Response:
 
 async def answer(visit: Visit) -> Response:
     """One answer for each part of the question: what was typed, else what was chosen."""
-    count = visit.form.get("items", "")
+    id_, count = visit.parts["id"], visit.form.get("items", "")
     if not count.isdecimal() or not 0 < int(count) <= 64:  # noqa: PLR2004 - of the operation
         refuse_field("items", "is not a number of answers")
-    answers = [
-        visit.form.get(f"text{at}", "").strip() or visit.form.get(f"choice{at}", "")
-        for at in range(int(count))
-    ]
-    return await visit.change("answer", "/", question=visit.parts["id"], answers=answers)
+    typed = [visit.form.get(f"text{at}", "").strip() for at in range(int(count))]
+    has_choice = any(visit.form.get(f"choice{at}") for at in range(int(count)))
+    details = await visit.read("get_question", question=id_) if has_choice else {}
+    answers = [text or _choice(visit, details, at) for at, text in enumerate(typed)]
+    return await visit.change("answer", "/", question=id_, answers=answers)
+
+
+def _choice(visit: Visit, details: Message, at: int) -> str:
+    """The answer whose number was chosen, exactly as it was offered; empty: none was."""
+    number = visit.form.get(f"choice{at}", "")
+    if not number:
+        return ""
+    items = details.get("items")
+    item = items[at] if isinstance(items, list) and at < len(items) else {}
+    options = item.get("options") if isinstance(item, dict) else None
+    offered = options if isinstance(options, list) else []
+    if not number.isdecimal() or int(number) >= len(offered):
+        refuse_field(f"choice{at}", "is not the number of an offered answer")
+    return str(offered[int(number)])
 
 
 async def show_plan(visit: Visit) -> Response:
