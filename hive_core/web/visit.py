@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 from hive_core.varlink import Message
+from hive_core.web.chain_check import ChainCheck
 from hive_core.web.done_today import DoneToday
 from hive_core.web.guard import form_token
 from hive_core.web.hub import Hub
@@ -41,6 +42,10 @@ class Dashboard:
     renderer: Renderer
     clock: Callable[[], float] = time.time
     done: DoneToday = field(default_factory=DoneToday)
+    chain: ChainCheck = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chain", ChainCheck(self.clock))
 
 
 class ConfirmationNeeded(Exception):
