@@ -26,6 +26,7 @@ from hive_core.errors import (
 )
 from hive_core.web import guard
 from hive_core.web.hub import TOPICS
+from hive_core.web.live_turns import turn_topic
 from hive_core.web.logins import BrowserLogin
 from hive_core.web.pages.confirm import ask_confirmation
 from hive_core.web.pages.link import PREFIX, serve_link
@@ -212,7 +213,11 @@ class WebApp:
         except LimitReached as error:
             return _text(429, str(error), {"retry-after": "5"})
         connection = scope["state"]["connection"]
-        stream = EventStream(topics, visit.request.packed, connection.abort)
+        agent = visit.query.get("agent", "")
+        if hub.agents.get(agent) is None:
+            agent = ""
+        topics |= {turn_topic(agent)} if agent else set()
+        stream = EventStream(topics, visit.request.packed, connection.abort, agent)
         last = guard.single_header(scope["headers"], b"last-event-id")
         connection.keep_open()
         login.streams.add(stream.end)
@@ -221,7 +226,7 @@ class WebApp:
             await stream.serve(receive, send)
         finally:
             login.streams.discard(stream.end)
-            hub.streams.discard(stream)
+            hub.leave(stream)
         return None
 
     def _static(self, scope: Scope) -> Response:

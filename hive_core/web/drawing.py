@@ -11,8 +11,8 @@ WIDTH: Final = 120
 HEIGHT: Final = 24
 # Where a strip of a lane is, and how high.
 STRIPS: Final = {
-    "t-run": (22, 2), "t-work": (0, 22), "t-wait": (0, 22), "t-turn": (2, 6), "t-model": (9, 5),
-    "t-tool": (15, 5), "t-fault": (0, 24),
+    "t-run": (22, 2), "t-work": (0, 7), "t-wait": (2, 3), "t-turn": (8, 4), "t-model": (13, 4),
+    "t-tool": (18, 3), "t-fault": (0, 24),
 }  # fmt: skip
 
 
@@ -27,17 +27,19 @@ def bar(share: float, title: str) -> Markup:
 
 
 def sparkline(values: Sequence[float], title: str) -> Markup:
-    """A line through the values, the newest at the right."""
-    top = max([*values, 1e-9])
-    step = WIDTH / max(1, len(values) - 1)
-    points = " ".join(
-        f"{at * step:.1f},{HEIGHT - value / top * (HEIGHT - 2) - 1:.1f}"
-        for at, value in enumerate(values)
-    )
+    """A line through the values from 0 to the greatest, the newest at the right."""
     return Markup(
-        '<svg class="spark" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img">'
+        '<svg class="spark" viewBox="0 0 {0} {1}" preserveAspectRatio="none" role="img">'
         '<title>{2}</title><polyline points="{3}"></polyline></svg>'
-    ).format(WIDTH, HEIGHT, title, points)
+    ).format(WIDTH, HEIGHT, title, _points(values))
+
+
+def burn_down(left: Sequence[float], title: str) -> Markup:
+    """What was left of an amount as a line, the newest at the right."""
+    return Markup(
+        '<svg class="left" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img">'
+        '<title>{2}</title><polygon points="0,{1} {3} {0},{1}"></polygon></svg>'
+    ).format(WIDTH, HEIGHT, title, _points(left))
 
 
 def lane(strips: Sequence[tuple[str, Sequence[range]]], title: str, steps: int) -> Markup:
@@ -55,3 +57,13 @@ def lane(strips: Sequence[tuple[str, Sequence[range]]], title: str, steps: int) 
         '<svg class="lane" viewBox="0 0 {0} {1}" preserveAspectRatio="none" role="img">'
         "<title>{2}</title>{3}</svg>"
     ).format(steps, HEIGHT, title, paths)
+
+
+def _points(values: Sequence[float]) -> str:
+    """The points of a line through values from 0 to the greatest."""
+    top = max([*values, 1e-9])
+    step = WIDTH / max(1, len(values) - 1)
+    return " ".join(
+        f"{at * step:.1f},{HEIGHT - value / top * (HEIGHT - 2) - 1:.1f}"
+        for at, value in enumerate(values)
+    )

@@ -46,6 +46,12 @@ def _special(event: str) -> Frame:
     return Frame(0, "", plain, pack_block(plain))
 
 
+def passing_frame(topic: str, event: str, values: Mapping[str, object]) -> Frame:
+    """A frame that is not kept: a stream that comes later gets the whole in another way."""
+    plain = event_text("", values, event)
+    return Frame(0, topic, plain, pack_block(plain))
+
+
 BEAT: Final = _special("beat")  # all is well, and nothing has changed
 GAP: Final = _special("gap")  # frames are lost: load the page again
 

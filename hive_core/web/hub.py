@@ -17,8 +17,10 @@ from typing import Final
 from hive_core.errors import HiveError
 from hive_core.varlink import Message
 from hive_core.web.frames import BEAT, GAP, Frame, FrameLog
+from hive_core.web.live_turns import TurnFollowers
 from hive_core.web.logins import BrowserLogin, Logins
 from hive_core.web.mirror import AgentMirror, Row
+from hive_core.web.spending import Spending
 from hive_core.web.stream import EventStream
 from hive_core.web.timeline import History
 
@@ -31,7 +33,7 @@ _WAIT: Final = 0.3
 _EVERY: Final = 0.1
 # Rows of one frame; more changes at once are several frames.
 _ROWS_MOST: Final = 200
-TOPICS: Final = frozenset({"tree", "attention", "audit", "timeline", "tasks", "cost"})
+TOPICS: Final = frozenset({"tree", "attention", "audit", "timeline", "tasks", "cost", "agent"})
 # Pages that are read again when something has changed: how many ticks at least are between two
 # frames of a topic, and after how many there is one in any case.
 TICK_SECONDS: Final = 1.0
@@ -60,9 +62,12 @@ class Hub:
     agents: AgentMirror = field(default_factory=AgentMirror)
     events: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
     history: History = field(default_factory=History)
+    spending: Spending = field(default_factory=Spending)
     todo: Message = field(default_factory=dict)
     streams: set[EventStream] = field(default_factory=set)
+    turns: TurnFollowers = field(init=False)
     _changed: set[str] = field(default_factory=set)
+    _parties: set[str] = field(default_factory=set)  # of events since the last tick
     _items: dict[str, str] = field(default_factory=dict)
     _after: str | None = None
     _is_live: bool = False
@@ -70,6 +75,9 @@ class Hub:
     _stale: asyncio.Event = field(default_factory=asyncio.Event)
     _filled: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.turns = TurnFollowers(self.logins, self._offer)
 
     def start(self) -> None:
         loops: tuple[Coroutine[object, object, None], ...] = (
@@ -84,6 +92,7 @@ class Hub:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.turns.stop()
 
     def wake(self) -> None:
         """There is a login: what follows hived begins at once."""
@@ -104,6 +113,13 @@ class Hub:
         for frame in self.frames.after(after, stream.topics) if after else [GAP]:
             stream.replay(frame)
         self.streams.add(stream)
+        self.turns.join(stream)
+
+    def leave(self, stream: EventStream) -> None:
+        """Take a stream away that has ended."""
+        self.streams.discard(stream)
+        if not any(other.agent == stream.agent for other in self.streams):
+            self.turns.leave(stream.agent)
 
     def refresh_todo(self) -> None:
         self._stale.set()
@@ -182,6 +198,8 @@ class Hub:
         is_adjacent = not is_first and page.get("gap") is None
         if self.history.take(events, is_adjacent=is_adjacent):
             self._changed.add("timeline")
+        self.spending.take(events, is_adjacent=is_adjacent)
+        self._parties |= {str(event.get(key)) for event in events for key in ("caller", "target")}
         if events:
             self._changed |= {"tasks", "cost"}
         if events:
@@ -227,6 +245,9 @@ class Hub:
         ticks = dict.fromkeys(_PACE, 0)
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            if self._parties and self._is_live:
+                self._publish("agent", {"names": sorted(self._parties)})
+                self._parties.clear()
             for topic, (least, most) in _PACE.items():
                 ticks[topic] += 1
                 is_due = topic in self._changed and ticks[topic] >= least

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +27,16 @@ _THOUSAND: Final = 1000
 _BINARY: Final = 1024
 _TENTH_BELOW: Final = 10
 _MINUTE: Final = 60
+_MILLIONTHS: Final = 1_000_000
+_CENTS_FROM: Final = 0.1
+# What the states of tasks are called on the pages; the others say it themselves.
+_STATES: Final[Mapping[str, str]] = {
+    "in_progress": "works", "awaiting_plan_approval": "waits for a plan",
+    "awaiting_more_information": "waits for an answer",
+    "awaiting_judgement": "waits for a verdict", "pending_delegation": "is handed on",
+    "waiting": "waits for tasks",
+}  # fmt: skip
+_SENTENCE: Final = re.compile(r"[.!?](?=\s+[A-Z`])")
 # Where each kind of item is decided.
 _PLACES: Final[Mapping[str, str]] = {
     "question": "/questions/{id}", "escalation": "/questions/{id}", "plan": "/plans/{id}",
@@ -56,7 +68,9 @@ class Renderer:
             "age": lambda since: format_age(clock(), since), "moment": format_moment,
             "ago": lambda since: format_ago(clock(), since),
             "number": format_number, "size": format_size, "percent": format_percent,
-            "duration": format_duration,
+            "duration": format_duration, "money": format_money, "amount": format_amount,
+            "state": state_words, "sentence": first_sentence,
+            "letter": split_letter,
             "segment": lambda text: quote(str(text), safe=""), "clock": format_clock,
         }  # fmt: skip
         templates = (
@@ -144,6 +158,53 @@ def format_number(value: object) -> str:
 
 def format_size(value: object) -> str:
     return _scale(value, _BINARY, ("", "K", "M", "G", "T"))
+
+
+def format_money(value: object) -> str:
+    """Millionths of the currency, in the currency; small sums to a hundredth of a cent."""
+    if not isinstance(value, int | float):
+        return "-"
+    money = value / _MILLIONTHS
+    return f"{money:,.2f}" if not money or abs(money) >= _CENTS_FROM else f"{money:.4f}"
+
+
+def format_amount(value: object, kind: str) -> str:
+    """An amount of a kind of use: money in millionths, time in seconds."""
+    if kind == "money":
+        return format_money(value)
+    if kind == "time" and isinstance(value, int | float):
+        return format_duration(value)
+    return format_number(value)
+
+
+def state_words(state: object) -> str:
+    """The state of a task or a step in words; one that is not known as it is."""
+    return _STATES.get(str(state), str(state).replace("_", " "))
+
+
+def first_sentence(text: object) -> tuple[str, str]:
+    """The first sentence of a description, on one line, and what follows it."""
+    first, _, rest = str(text).strip().partition("\n\n")
+    line = " ".join(first.split())
+    if match := _SENTENCE.search(line):
+        line, rest = line[: match.end()], f"{line[match.end() :].strip()}\n\n{rest}"
+    return line, rest.strip()
+
+
+def split_letter(body: object) -> tuple[list[tuple[str, str]], str]:
+    """The fields in the first line of a letter, where that is an object of JSON, and its text."""
+    first, _, rest = str(body).partition("\n")
+    try:
+        values = json.loads(first) if first.startswith("{") else None
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        return [], str(body)
+    pairs = [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in values.items()
+    ]
+    return pairs, rest
 
 
 def format_percent(value: object) -> str:

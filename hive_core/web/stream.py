@@ -22,12 +22,14 @@ _FIRST: Final = b"retry: 1000\n\n"
 class EventStream:
     """Frames wait here until the browser has taken those before. With too many it is cut off.
 
-    `abort` ends the connection without sending what waits in its buffer.
+    `abort` ends the connection without sending what waits in its buffer; `agent` is the one whose
+    running turns are followed.
     """
 
     topics: frozenset[str]
     packed: bool
     abort: Callable[[], None]
+    agent: str = ""
     _waiting: deque[Frame] = field(default_factory=deque)
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
     is_ended: bool = False

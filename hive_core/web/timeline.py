@@ -6,14 +6,15 @@ history holds the newest facts without a gap, and grows to older ones when a pag
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-Event = Mapping[str, object]
-FACTS_MOST: Final = 20_000
+from typing_extensions import override
+
+from hive_core.web.event_history import Event, EventHistory, event_seq
+
 TEXT_MOST: Final = 200
 # The order in which a lane is drawn, and that of the filter.
 KINDS: Final = ("work", "wait", "turn", "model", "tool", "run")
@@ -61,48 +62,12 @@ class TimelineSpan(NamedTuple):
 
 
 @dataclass(slots=True)
-class History:
-    """`first`: all events from this number on are here."""
+class History(EventHistory[Fact]):
+    """The newest facts of spans."""
 
-    facts: deque[Fact] = field(default_factory=deque)
-    first: int | None = None
-    newest: int = 0
-
-    def take(self, events: Sequence[Event], *, is_adjacent: bool = True) -> bool:
-        """Add newer events; whether one of them tells of a span. Not adjacent: begin anew."""
-        fresh = [event for event in events if _seq(event) > self.newest]
-        if not fresh:
-            return False
-        if self.first is None or not (is_adjacent or _seq(fresh[0]) == self.newest + 1):
-            self.facts.clear()
-            self.first = _seq(fresh[0])
-        self.newest = _seq(fresh[-1])
-        facts = [fact for event in fresh for fact in read_facts(event)]
-        self.facts.extend(facts)
-        while len(self.facts) > FACTS_MOST:
-            self.first = self.facts.popleft().seq + 1
-        return bool(facts)
-
-    def prepend(self, events: Sequence[Event], first: int) -> None:
-        """Add the events before those that are here, the newest first."""
-        for event in events:
-            self.facts.extendleft(reversed(list(read_facts(event))))
-        self.first = first
-
-    def reaches(self, start: float) -> bool:
-        """Whether no older event has to be read for what happened from then on."""
-        if self.first is not None and self.first <= 1:
-            return True
-        return bool(self.facts) and self.facts[0].time < start
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.facts) >= FACTS_MOST
-
-    @property
-    def oldest(self) -> float | None:
-        """The time of the oldest fact; None where there is none."""
-        return self.facts[0].time if self.facts else None
+    @override
+    def read(self, event: Event) -> Iterator[Fact]:
+        return read_facts(event)
 
     def spans(self, start: float, end: float) -> list[TimelineSpan]:
         """What was going on at some time of the window, the newest first."""
@@ -211,7 +176,7 @@ def _tool(event: Event, edge: Edge, party: str, *, is_fault: bool) -> Fact:
 def _fact(event: Event, edge: Edge, kind: str, party: str) -> Fact:
     time = event.get("time")
     return Fact(
-        _seq(event), time if isinstance(time, int | float) else 0.0, edge, kind,
+        event_seq(event), time if isinstance(time, int | float) else 0.0, edge, kind,
         str(event.get(f"{party}_uuid")), str(event.get(party)),
     )  # fmt: skip
 
@@ -233,11 +198,6 @@ def _overlaps(span: TimelineSpan, start: float, end: float) -> bool:
 def _fields(event: Event) -> Mapping[str, object]:
     fields = event.get("fields")
     return fields if isinstance(fields, dict) else {}
-
-
-def _seq(event: Event) -> int:
-    seq = event.get("seq")
-    return seq if isinstance(seq, int) else 0
 
 
 def _join(values: object) -> str:

@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from fixtures.dashboard import FakeBrowser
+from fixtures.event_streams import Event, events, newest, next_of
 
 from hive_core.web.frames import GAP, GZIP_HEADER, KEPT, KEPT_BYTES, FrameLog, pack_block
 from hive_core.web.stream import UNREAD_MOST, EventStream
-
-Event = dict[str, str]
-
-
-def events(connection: socket.socket, *, packed: bool) -> Iterator[Event]:
-    """The events of a stream as they come."""
-    unpack: Callable[[bytes], bytes] = zlib.decompressobj(31).decompress if packed else bytes
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += connection.recv(1 << 16)
-    head, _, rest = data.partition(b"\r\n\r\n")
-    size, text = head.lower().count(b"transfer-encoding: chunked"), b""
-    assert size == 1
-    while True:
-        while b"\r\n" in rest and len(rest) >= int(rest.split(b"\r\n")[0], 16) + 2:
-            length, _, after = rest.partition(b"\r\n")
-            count = int(length, 16)
-            if len(after) < count + 2:
-                break
-            text += unpack(after[:count])
-            rest = after[count + 2 :]
-        while b"\n\n" in text:
-            event, _, text = text.partition(b"\n\n")
-            pairs = (line.partition(": ") for line in event.decode().split("\n"))
-            yield {name: value for name, _, value in pairs}
-        received = connection.recv(1 << 16)
-        if not received:
-            return
-        rest += received
 
 
 def follow(
@@ -59,14 +30,6 @@ def follow(
 
 def assign(browser: FakeBrowser, agent: str, title: str) -> None:
     browser.web.door.call("operator", "assign_task", agent=agent, title=title, description="x")
-
-
-def newest(browser: FakeBrowser) -> str:
-    return browser.get("/tree").text.partition('data-after="')[2].partition('"')[0]
-
-
-def next_of(stream: Iterator[Event], name: str) -> Event:
-    return next(event for event in stream if event.get("event") == name)
 
 
 def test_a_changed_agent_is_a_frame_with_its_row(browser: FakeBrowser) -> None:

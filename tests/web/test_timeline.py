@@ -10,9 +10,8 @@ import pytest
 from fixtures.dashboard import FakeBrowser, RunningDashboard
 from fixtures.hostile_text import HOSTILE
 
+from hive_core.web.event_history import FACTS_MOST, Event
 from hive_core.web.timeline import (
-    FACTS_MOST,
-    Event,
     History,
     TimelineSpan,
     collect_spans,

@@ -10,6 +10,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from hive_core.errors import NotFound
+from hive_core.varlink import Message
+from hive_core.web.pages.agent_reads import read_plans, read_prompt, read_turn_figures
 from hive_core.web.visit import Visit, refuse_field
 
 
@@ -29,6 +31,7 @@ TABS: Final = (
     Tab("mail", "Mail", "list_messages", {"limit": 50}),
     Tab("logs", "Logs", "get_logs", {"lines": 200}),
     Tab("config", "Config", "history", {"limit": 50}),
+    Tab("prompt", "Prompt", "list_turns", {"limit": 50}),
     Tab("figures", "Figures", "get_figures", {}),
     Tab("tools", "Tools", "list_toolset", {}),
 )
@@ -44,6 +47,15 @@ OPERATOR: Final = "operator"
 
 async def show_agent(visit: Visit) -> Response:
     """The agent's facts above, and the tab that the address names."""
+    return await _draw(visit, "agent")
+
+
+async def show_agent_rows(visit: Visit) -> Response:
+    """The facts and the tab alone, for a page that is old."""
+    return await _draw(visit, "agent_rows")
+
+
+async def _draw(visit: Visit, template: str) -> Response:
     name = visit.parts["name"]
     tab = next((tab for tab in TABS if tab.name == visit.parts.get("tab", "talk")), None)
     if tab is None:
@@ -51,14 +63,29 @@ async def show_agent(visit: Visit) -> Response:
     details = None if name == OPERATOR else await visit.read("get_agent", agent=name)
     if details is None and tab.name != "mail":
         raise NotFound(f"no agent named {name!r}")
-    after = visit.query.get("after") if tab.parameters else None
-    agent = None if name == OPERATOR else name
-    reply = await visit.try_read(tab.operation, agent=agent, after=after, **tab.parameters)
+    agents = visit.web.hub.agents
+    reply, more = await _read_tab(visit, tab, None if details is None else name)
     return visit.page(
-        "agent", name, name=name, agent=details, row=visit.web.hub.agents.get(name), tab=tab,
-        tabs=TABS if details else (), reply=reply, path=visit.web.hub.agents.path(name),
-        cells=visit.web.renderer.agent_cells,
+        template, name, name=name, agent=details, row=agents.get(name), tab=tab,
+        tabs=TABS if details else (), reply=reply, path=agents.path(name),
+        cells=visit.web.renderer.agent_cells, **more,
     )  # fmt: skip
+
+
+async def _read_tab(
+    visit: Visit, tab: Tab, agent: str | None
+) -> tuple[Message, Mapping[str, object]]:
+    """What the tab shows: its own read, and more of the same agent where it has to be joined."""
+    if tab.name == "prompt" and agent is not None:
+        return await read_prompt(visit, agent), {}
+    after = visit.query.get("after") if tab.parameters else None
+    reply = await visit.try_read(tab.operation, agent=agent, after=after, **tab.parameters)
+    more: Mapping[str, object] = {}
+    if tab.name == "talk" and agent is not None and "refused" not in reply:
+        more = {"turns": await read_turn_figures(visit, agent, reply)}
+    elif tab.name == "tasks" and "refused" not in reply:
+        more = {"plans": await read_plans(visit, reply)}
+    return reply, more
 
 
 async def ask_action(visit: Visit) -> Response:

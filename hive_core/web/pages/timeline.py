@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from markupsafe import Markup
@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from hive_core.varlink import Message
 from hive_core.web import drawing
+from hive_core.web.event_history import EventHistory
 from hive_core.web.timeline import EVENT_KINDS, KINDS, TimelineSpan, merge_times
 from hive_core.web.visit import Fields, Visit
 
@@ -90,7 +91,7 @@ async def _draw(visit: Visit, name: str) -> Response:
     view, history = parse_view(visit.query), visit.web.hub.history
     end = float(view.until) or visit.web.clock()
     start = end - view.seconds
-    await _read_back(visit, start)
+    await read_back(visit, history, start, EVENT_KINDS)
     spans = _select(visit, view, history.spans(start, end))
     lanes = _lanes(visit, spans, start, end)
     return visit.page(
@@ -102,17 +103,17 @@ async def _draw(visit: Visit, name: str) -> Response:
     )  # fmt: skip
 
 
-async def _read_back(visit: Visit, start: float) -> None:
-    """Read older events until the window is covered, within bounds."""
-    history = visit.web.hub.history
+async def read_back(
+    visit: Visit, history: EventHistory[Any], start: float, kinds: Sequence[str]
+) -> None:
+    """Read older events of these kinds until the history reaches `start`, within bounds."""
     if history.first is None:
         history.take(_events(await visit.read("list_events", last=_EVENTS, limit=_EVENTS)))
     for _ in range(_PAGES_MOST):
         first = history.first
         if first is None or history.reaches(start) or history.is_full:
             return
-        kinds = list(EVENT_KINDS)
-        reply = await visit.read("list_events", before=str(first), limit=_EVENTS, kinds=kinds)
+        reply = await visit.read("list_events", before=str(first), limit=_EVENTS, kinds=list(kinds))
         if history.first == first:  # else another page has read the same meanwhile
             history.prepend(_events(reply), int(str(reply.get("next") or 0)))
 

@@ -1,4 +1,4 @@
-"""Work and what it costs: all tasks by their state, and usage by agent, model, task or day."""
+"""Work: all tasks by their state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ COLUMNS: Final = (
     ("Waits for an answer", ("awaiting_more_information",)),
     ("Waits for a verdict", ("awaiting_judgement",)), ("Done", ("done", "cancelled")),
 )  # fmt: skip
-GROUPS: Final = ("agent", "model", "task", "day")
 
 
 async def show_tasks(visit: Visit) -> Response:
@@ -31,16 +30,6 @@ async def show_task_rows(visit: Visit) -> Response:
     return await _draw_tasks(visit, "tasks_rows")
 
 
-async def show_cost(visit: Visit) -> Response:
-    """What was used, and what is left of each budget."""
-    return await _draw_cost(visit, "cost")
-
-
-async def show_cost_rows(visit: Visit) -> Response:
-    """The sums and budgets alone, for a page that is old."""
-    return await _draw_cost(visit, "cost_rows")
-
-
 async def _draw_tasks(visit: Visit, name: str) -> Response:
     reply = await visit.read("list_tasks", limit=_TASKS, after=visit.query.get("after"))
     tasks = reply.get("tasks")
@@ -49,10 +38,3 @@ async def _draw_tasks(visit: Visit, name: str) -> Response:
         (name, [row for row in rows if row.get("state") in states]) for name, states in COLUMNS
     ]
     return visit.page(name, "Tasks", columns=columns, next=reply.get("next"))
-
-
-async def _draw_cost(visit: Visit, name: str) -> Response:
-    by = visit.query.get("by", "agent")
-    by = by if by in GROUPS else "agent"
-    reply = await visit.read("get_usage", by=by)
-    return visit.page(name, "Cost", reply=reply, by=by, groups=GROUPS)

@@ -34,6 +34,7 @@ function takeTree(values) {
     if (focused && !row.firstElementChild.contains(document.activeElement)) continue;
     while (row.children.length > 1) row.lastElementChild.remove();
     row.insertAdjacentHTML("beforeend", policy.createHTML(html));
+    if (watched?.dataset.row === id) reload("agent");
   }
 }
 
@@ -51,13 +52,13 @@ async function reloadTree() {
 }
 
 // Pages whose rows are drawn anew as a whole: the row under the cursor and the focus stay.
-const reloading = new Set();
+const reloading = new Set(), watched = document.querySelector("[data-agent]");
 
 async function reload(topic) {
   const place = document.querySelector(`[data-rows][data-live="${topic}"]`);
   if (!place || reloading.has(topic)) return;
   reloading.add(topic);
-  await new Promise((done) => setTimeout(done, AGAIN)); // a reply from before the change is not kept longer
+  await new Promise((done) => setTimeout(done, Number(place.dataset.pause ?? AGAIN))); // a reply from before the change is not kept for so long
   reloading.delete(topic);
   const response = await fetch(place.dataset.rows + location.search);
   if (!response.ok) return;
@@ -65,9 +66,37 @@ async function reload(topic) {
   const at = place.querySelector(".current a")?.href;
   const focused = place.contains(document.activeElement) ? document.activeElement.href : undefined;
   const link = (href) => href && [...place.querySelectorAll("a")].find((each) => each.href === href);
+  const opened = [...place.querySelectorAll("details")].map((each) => each.open);
   fill(place, html);
+  place.querySelectorAll("details").forEach((each, at) => { each.open = Boolean(opened[at]); });
   link(at)?.closest(".item")?.classList.add("current");
   link(focused)?.focus({ preventScroll: true });
+  for (const turn of document.querySelectorAll("#running .ended")) turn.remove();
+}
+
+// The page of an agent: what events name it, the text of its running turns, and its own row.
+function takeAgent(values) {
+  if (watched && values.names.includes(watched.dataset.agent)) reload("agent");
+}
+
+function takeTurn(values) {
+  const place = document.getElementById("running");
+  if (!place) return;
+  let turn = [...place.children].find((each) => each.dataset.title === values.title);
+  if (!turn && values.ended) return;
+  if (!turn) {
+    turn = document.createElement("article");
+    turn.dataset.title = values.title;
+    turn.append(document.createElement("h2"), Object.assign(document.createElement("div"), { className: "said" }));
+    turn.firstChild.textContent = `${values.title}, running`;
+    turn.lastChild.append(document.createElement("bdi"));
+    place.append(turn);
+  }
+  const text = turn.querySelector("bdi");
+  if (values.whole && values.text) text.textContent = "";
+  text.append(values.text);
+  turn.classList.toggle("ended", values.ended);
+  place.hidden = false;
 }
 
 // Rows of frames have no forms: those are of a login, so the page asks for them.
@@ -121,9 +150,9 @@ function takeAudit(values) {
 
 function open() {
   if (source) return;
-  source = new EventSource(`/live?topics=${topics}&after=${after}`);
+  source = new EventSource(`/live?topics=${topics}&after=${after}&agent=${encodeURIComponent(watched?.dataset.agent ?? "")}`);
   heard = Date.now();
-  const takes = { tree: takeTree, attention: takeAttention, audit: takeAudit, timeline: () => reload("timeline"), tasks: () => reload("tasks"), cost: () => reload("cost") };
+  const takes = { tree: takeTree, attention: takeAttention, audit: takeAudit, agent: takeAgent, turn: takeTurn, timeline: () => reload("timeline"), tasks: () => reload("tasks"), cost: () => reload("cost") };
   for (const [topic, take] of Object.entries(takes)) {
     source.addEventListener(topic, (event) => { heardNow(event); take(JSON.parse(event.data)); });
   }
