@@ -12,8 +12,8 @@ function carry(name) {
 }
 
 function mark(target) {
-  tree.querySelector(".target")?.classList.remove("target");
-  target?.classList.add("target");
+  tree.querySelector(".drop-target")?.classList.remove("drop-target");
+  target?.classList.add("drop-target");
 }
 
 // The head of the rows stands for no parent at all.
