@@ -8,42 +8,56 @@ from __future__ import annotations
 import base64
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from fixtures.approvals import ask, judge, line
-from fixtures.chromium import Browser, chromium
+from fixtures.chromium import Browser, add_authenticator, chromium
 from fixtures.dashboard import RunningDashboard, free_socket, origin_of, running_dashboard
 from fixtures.login_door import login_door
+from fixtures.logins import open_login
+from fixtures.model_calls import MODELS, TIERS, reserve
+from fixtures.model_calls import finish as end_model_call
 from fixtures.tasks import finish, give
-from fixtures.world import World
+from fixtures.world import World, rows
 
 from hive_core.model.agents.machine import Cpu, Reading, State
 from hive_core.model.config.settings import Settings
 from hive_core.model.config.web import WebSettings
-from hive_core.testing.clock import TIME
 
 FOLDER: Final = Path(__file__).parents[1] / "docs/pictures"
 BYTES_MOST: Final = 128 * 1024
 _WIDTH, _HEIGHT = 1120, 640
+PHONE: Final = (412, 800)
 _EDGES: Final = (
     "root/press:lead", "press/writer:worker", "press/editor:worker", "press/printer:worker",
     "root/lab:lead", "lab/bench-1:worker", "lab/bench-2:worker", "lab/bench-10:worker",
     "root/clerk:worker",
 )  # fmt: skip
 _HOURS: Final = 5400.0  # in seconds, in which the tasks of the hive come and go
+_DAY: Final = 86_400.0
+_NOON: Final = _DAY / 2  # so that the day of the hive is one day, whatever its clock says first
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A page of the dashboard. `{question}` and the like in its path are ids of the seeded hive."""
+    """A page of the dashboard. `{question}` and the like in its path are ids of the seeded hive.
+
+    `typed` is what is written into fields of the page, `press` what is clicked then, in this order;
+    `shows` has to be there before the picture is taken.
+    """
 
     name: str
     path: str
     schemes: tuple[str, ...] = ("light",)
+    size: tuple[int, int] = (_WIDTH, _HEIGHT)
+    typed: tuple[tuple[str, str], ...] = ()
+    press: tuple[str, ...] = ()
+    shows: str = "main"
 
     def files(self) -> list[Path]:
         return [
@@ -58,7 +72,10 @@ PICTURES: Final = (
     Picture("question", "/questions/{question}"),
     Picture("plan", "/plans/{plan}"),
     Picture("approval", "/approvals/{approval}"),
-    Picture("agent", "/agents/writer/talk"),
+    Picture("confirm", "/approvals/{approval}", typed=(("#digits", "1a1a1a1a"),),
+            press=("input[name=gives0]", "#approve button"), shows="#passkey-confirm"),
+    Picture("agent", "/agents/writer/talk", shows="#running article"),
+    Picture("plan-of-agent", "/agents/clerk/tasks"),
     Picture("stop", "/agents/lab/ask/stop"),
     Picture("move", "/agents/bench-2/move?parent=press"),
     Picture("new", "/new?parent=press"),
@@ -72,54 +89,102 @@ PICTURES: Final = (
     Picture("fires", "/more/triggers/{trigger}"),
     Picture("audit", "/audit"),
     Picture("why", "/audit/why?caller=writer&operation=stop&target=editor"),
+    Picture("login", "/login"),
     Picture("passkey", "/passkey"),
-)
+    Picture("link", "/link/{link}"),
+    Picture("phone-attention", "/", size=PHONE),
+    Picture("phone-tree", "/tree", size=PHONE),
+    Picture("phone-agent", "/agents/writer/talk", size=PHONE, shows="#running article"),
+)  # fmt: skip
 
 
 def main(names: list[str]) -> int:
     """Make these pictures, all where none is named."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    listening = free_socket()
-    settings = Settings(web=WebSettings(origins=(origin_of(listening),)))
-    with (
-        TemporaryDirectory() as folder,
-        login_door(Path(folder), *_EDGES, settings=settings) as door,
-        running_dashboard(door, listening, lambda: TIME + _HOURS) as web,
-        chromium(Path(folder) / "profile") as browser,
-    ):
-        ids = door.do(seed)
-        browser.command("Emulation.setScrollbarsHidden", {"hidden": True})
-        browser.open(f"{web.origin}/login#{door.link()}")
-        browser.until_path("/passkey")
+    with TemporaryDirectory() as folder, picture_hive(Path(folder)) as hive:
         for picture in PICTURES:
             if not names or picture.name in names:
-                take(picture, web, browser, ids)
+                take(picture, hive)
     return 0
 
 
-def take(picture: Picture, web: RunningDashboard, browser: Browser, ids: Mapping[str, str]) -> None:
+@dataclass(frozen=True, slots=True)
+class PictureHive:
+    """The seeded hive, and a browser that has logged in and made a passkey."""
+
+    web: RunningDashboard
+    browser: Browser
+    ids: Mapping[str, str]
+
+    def address(self, picture: Picture) -> str:
+        return self.web.origin + picture.path.format(**self.ids)
+
+
+@contextmanager
+def picture_hive(folder: Path) -> Iterator[PictureHive]:
+    listening = free_socket()
+    settings = Settings(models=TIERS, web=WebSettings(origins=(origin_of(listening),)))
+    with login_door(folder, *_EDGES, settings=settings, models=MODELS) as door:
+        ids = door.do(seed)
+        now = door.do(lambda world: world.clock.now())
+        with (
+            running_dashboard(door, listening, lambda: now) as web,
+            chromium(folder / "profile") as browser,
+        ):
+            browser.command("Emulation.setScrollbarsHidden", {"hidden": True})
+            add_authenticator(browser)
+            browser.open(f"{web.origin}/login#{door.link()}")
+            browser.until_path("/passkey")
+            browser.find("#passkey-make button").click()
+            browser.until_path("/")
+            yield PictureHive(web, browser, ids)
+
+
+def take(picture: Picture, hive: PictureHive) -> None:
     """Make the files of one picture."""
+    browser = hive.browser
     for scheme, file in zip(picture.schemes, picture.files(), strict=True):
-        browser.use(scheme, _WIDTH, _HEIGHT)
-        browser.open(web.origin + picture.path.format(**ids))
+        browser.use(scheme, *picture.size)
+        browser.open(hive.address(picture))
+        for selector, text in picture.typed:
+            browser.find(selector).send_keys(text)
+        for selector in picture.press:
+            browser.find(selector).click()
+        browser.until("document.querySelector(arguments[0])", picture.shows)
         data = browser.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
         file.write_bytes(base64.b64decode(data))
         sys.stdout.write(f"{file.relative_to(FOLDER.parents[1])}: {file.stat().st_size} bytes\n")
 
 
 def seed(world: World) -> dict[str, str]:
-    """A hive in the middle of its work; the ids of what waits in it."""
+    """A hive in the middle of its work, in the afternoon; the ids of what waits in it."""
+    world.advance((_NOON - world.clock.now()) % _DAY)
     _fill_budgets(world)
     _work(world)
+    trigger = str(_set_trigger(world)["id"])
+    _run_machine(world, "writer")
     _talk(world)
     question = world.call(
         "root", "ask_user", items=[
             {"prompt": "Which paper for the second issue?", "options": ["80 g", "120 g"]}
         ],
     )["question"]  # fmt: skip
-    plan = give(world, "operator", "clerk", title="Sort the archive", plan_required=True)
+    world.seen.states[world.uuid("bench-10")] = State.FAILED
+    return {
+        "question": str(question), "plan": _plan(world), "approval": _ask_approval(world),
+        "trigger": trigger, "link": _offer_link(world),
+    }  # fmt: skip
+
+
+def _plan(world: World) -> str:
+    """A plan that waits; the id of its task."""
+    task = give(world, "operator", "clerk", title="Sort the archive", plan_required=True)
     steps = ["list the boxes", "sort them by year", "write the index"]
-    world.call("clerk", "create_plan", task=plan, steps=steps, note="Two days.")
+    world.call("clerk", "create_plan", task=task, steps=steps, note="Two days.")
+    return task
+
+
+def _ask_approval(world: World) -> str:
     lines = [
         line("You write for readers who are in a hurry.", " ", "prompts/system.md"),
         line("Write as long as you like.", "-", "prompts/system.md"),
@@ -127,21 +192,31 @@ def seed(world: World) -> dict[str, str]:
     ]
     wishes = {"network": "egress-allowlist"}
     asked = ask(world, "press", "writer", message="shorter texts, with sources")
-    approval = judge(world, asked, wishes, lines)
-    world.seen.states[world.uuid("bench-10")] = State.FAILED
-    _run_machine(world, "writer")
-    trigger = str(_set_trigger(world)["id"])
-    return {"question": str(question), "plan": plan, "approval": approval, "trigger": trigger}
+    return judge(world, asked, wishes, lines)
+
+
+def _offer_link(world: World) -> str:
+    """The secret of a link that a notification would have."""
+    client = open_login(world, "notify", ["notifier"])
+    link = {"operation": "stop", "parameters": {"agent": "bench-10"}, "label": "Stop bench-10"}
+    return str(rows(client.call("offer_links", links=[link])["links"])[0]["url"]).rpartition("/")[2]
 
 
 def _run_machine(world: World, name: str) -> None:
-    """Half an hour of processor time and memory."""
+    """Half an hour of processor time and memory, with calls of a model."""
     used = 0
     for at in range(180):
         used += int(2_000_000 * (1 + math.sin(at / 9)))
         memory = (90 + 30 * (at // 45)) << 20
         world.broker.show_figures({world.uuid(name): Reading(Cpu("run", used), memory)})
         world.advance(10)
+        if at % 12 == 0:
+            _call_model(world, name, 6000 + 40 * at)
+
+
+def _call_model(world: World, name: str, tokens: int) -> None:
+    used = {"tokens_in": tokens, "tokens_out": tokens // 20, "cost": tokens * 4e-6}
+    end_model_call(world, reserve(world, name, bytes=4 * tokens, out_most=tokens), **used)
 
 
 def _set_trigger(world: World) -> Mapping[str, object]:
@@ -155,7 +230,7 @@ def _set_trigger(world: World) -> Mapping[str, object]:
 
 
 def _fill_budgets(world: World) -> None:
-    for agent, tokens in (("press", 400_000), ("lab", 250_000), ("clerk", 20_000)):
+    for agent, tokens in (("press", 600_000), ("lab", 250_000), ("clerk", 20_000)):
         world.call("operator", "allocate_budget", agent=agent, kind="tokens", amount=tokens)
 
 
@@ -195,14 +270,20 @@ def _report(world: World, agent: str, task: str, tokens: int) -> None:
 
 
 def _talk(world: World) -> None:
+    """Two turns that have ended, and one that goes on."""
     for turn, (said, answer) in enumerate((
         ("operator: what is the article about?", "The **new ink**: it dries in 40 seconds."),
         ("operator: who measured that?", "`bench-1`:\n\n- 20 °C: 95 s\n- 60 °C: 40 s"),
     )):  # fmt: skip
+        began = world.clock.now()
+        world.advance(4)
+        _call_model(world, "writer", 1200 + 900 * turn)
         world.call(
-            "writer", "keep_turn", conversation="main", turn=turn, status="done", input=said,
-            text=answer, began=world.clock.now() - 4,
+            "writer", "keep_turn", conversation="main", turn=turn + 1, status="done", input=said,
+            text=answer, began=began, system="" if turn else "You write for readers in a hurry.",
         )  # fmt: skip
+        world.advance(60)
+    world.call("writer", "stream_turn", conversation="main", turn=3, text="I compare both papers")
 
 
 if __name__ == "__main__":

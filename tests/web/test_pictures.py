@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pictures import BYTES_MOST, PICTURES, Picture
+from pictures import BYTES_MOST, PHONE, PICTURES, Picture
 
-from hive_core.web.pages import attention, more, timeline, tree, work
+from hive_core.web.pages import agent, attention, cost, more, timeline, tree, work
 from hive_core.web.routes import ROUTES, Handler, show_badge
 
 DOCS = Path(__file__).parents[2] / "docs"
+OUTSIDE = ("/login", "/link/")  # what is served without a login
 # What answers without a page of its own.
 NO_PAGES = frozenset({
     show_badge, attention.show_next, attention.show_rows, tree.show_rows, timeline.show_rows,
-    more.download, work.show_task_rows, work.show_cost_rows,
+    more.download, work.show_task_rows, cost.show_cost_rows, agent.show_agent_rows,
 })  # fmt: skip
 
 
@@ -29,8 +30,19 @@ def handler_of(path: str) -> Handler:
 
 def test_each_page_has_a_picture() -> None:
     pages = {handler for method, _, handler in ROUTES if method == "GET"} - NO_PAGES
+    paths = [picture.path for picture in PICTURES if not picture.path.startswith(OUTSIDE)]
 
-    assert {handler_of(picture.path) for picture in PICTURES} == pages
+    assert {handler_of(path) for path in paths} == pages
+
+
+def test_what_needs_no_login_and_the_confirmation_have_pictures() -> None:
+    names = {picture.name for picture in PICTURES}
+    outside = {prefix for prefix in OUTSIDE for picture in PICTURES
+               if picture.path.startswith(prefix)}  # fmt: skip
+
+    assert outside == set(OUTSIDE)
+    assert "confirm" in names
+    assert {picture.size for picture in PICTURES} >= {PHONE}
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
