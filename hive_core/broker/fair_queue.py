@@ -2,7 +2,9 @@
 
 A party is an agent or the operator, with all of its connections together. The one that has used the
 least time comes first, so that an agent whose calls are expensive delays its own next calls and not
-those of others (attacks 61 and 66). The operator is always first.
+those of others (attacks 61 and 66). The operator is always first. A service that calls for many comes next
+while it uses at most a quarter of the loop: as one party among others, all logins of a host with
+1,000 busy agents would share what one agent gets.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Final
 
 from hive_core.broker.connection import ClientConnection, PendingCall
 from hive_core.broker.request import RequestReader
-from hive_core.model.wire.record import OPERATOR
+from hive_core.model.wire.record import EGRESS, LOGIN, MODEL, OPERATOR
 
 # A batch is bounded so that the loop gets to read; a party's part, so that one with many
 # connections has no more of it than one with few; a connection's, so that all of a party get one.
@@ -32,6 +34,9 @@ RECORDING: Final = 0.02
 PARSING: Final = 0.005
 # Seconds that a party may be ahead of the one that has used the least; then it is left out.
 AHEAD: Final = 0.01
+# Parties of services, and the part of the loop that each has before agents.
+SERVICES: Final = frozenset({LOGIN, MODEL, EGRESS})
+PART: Final = 4
 _ALL: Final = ""
 _REMEMBERED: Final = 256
 
@@ -50,6 +55,8 @@ class FairQueue:
         self._ready: dict[str, dict[ClientConnection, None]] = {}
         self._used = defaultdict[str, float](float)
         self._least = 0.0
+        # When the time that a service has used will have been its part of the loop.
+        self._repaid = dict.fromkeys(SERVICES, 0.0)
 
     def __bool__(self) -> bool:
         return bool(self._ready)
@@ -77,6 +84,8 @@ class FairQueue:
         for party, more in seconds.items():
             before = used[party]
             used[party] = (before if before > least else least) + more
+            if party in SERVICES:
+                self._repaid[party] = max(self._repaid[party], self._monotonic()) + more * PART
 
     def time_of(self, calls: Sequence[PendingCall], seconds: float) -> BatchTime:
         """The clock of a part of a batch that may take so long from now on."""
@@ -101,13 +110,17 @@ class FairQueue:
         return _split_reads(calls) if writes else ((calls, False),)
 
     def _parties(self) -> list[str]:
-        """Those with calls: the operator, then by the time used."""
+        """Those with calls: the operator, services within their part, then by the time used."""
         used, least = self._used, self._least
         if len(used) > _REMEMBERED + 2 * len(self._ready):
             late = {party: at for party, at in used.items() if at > least}
             self._used = used = defaultdict(float, late)
         times = {party: at if (at := used[party]) > least else least for party in self._ready}
         first = [OPERATOR] if times.pop(OPERATOR, None) is not None else []
+        for party in SERVICES & times.keys():
+            if self._repaid[party] <= self._monotonic() + AHEAD * PART:
+                first.append(party)
+                del times[party]
         self._least = least = min(times.values(), default=least)
         near = [party for party, time in times.items() if time <= least + AHEAD]
         return first + sorted(near, key=times.__getitem__)

@@ -11,8 +11,10 @@ from fixtures.broker import BrokerClient, BrokerHarness, open_broker
 from pydantic import Field
 
 from hive_core.broker.call import Call
-from hive_core.broker.fair_queue import READING
+from hive_core.broker.connection import ClientConnection
+from hive_core.broker.fair_queue import PART, READING, FairQueue
 from hive_core.broker.operation import Operation, Params, Result, operation
+from hive_core.model.wire.record import LOGIN
 from hive_core.policy.rules import SELF
 
 
@@ -155,3 +157,22 @@ def test_attack_66_frames_that_take_long_to_parse_hold_up_their_own_party_only(
         ask([harness.client("dan")], 0.0)
         harness.turn()
         assert served.order[before] == "dan"
+
+
+@pytest.mark.parametrize("agents", [1, 100, 1000])
+def test_logins_of_a_busy_host_get_a_quarter_of_the_loop_and_not_what_one_agent_gets(
+    folder: Path, agents: int
+) -> None:
+    with open_broker(folder) as harness:
+        queue = FairQueue(harness.broker._queue._reader)
+        for party in (LOGIN, *(f"agent {number}" for number in range(agents))):
+            queue.add(ClientConnection(party, 1000, lambda _data, _closing: None))
+        used = Counter[str]()
+        for _ in range(max(1000, 20 * agents)):
+            first = queue._parties()[0]
+            harness.clock.advance(0.001)
+            queue.charge({first: 0.001})
+            used[first] += 1
+        share = used.pop(LOGIN) / used.total()
+        assert share == pytest.approx(1 if agents == 1 else 1 / (PART - 1), rel=0.1)
+        assert max(used.values()) <= min(used.values()) + 1
