@@ -2,9 +2,9 @@
 
 A party is an agent or the operator, with all of its connections together. The one that has used the
 least time comes first, so that an agent whose calls are expensive delays its own next calls and not
-those of others (attacks 61 and 66). The operator is always first. A service that calls for many comes next
-while it uses at most a quarter of the loop: as one party among others, all logins of a host with
-1,000 busy agents would share what one agent gets.
+those of others (attacks 61 and 66). The operator is always first. A service that calls for many
+comes next while it uses at most a quarter of the loop: as one party among others, all logins of a
+host with 1,000 busy agents would share what one agent gets.
 """
 
 from __future__ import annotations

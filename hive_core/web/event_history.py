@@ -68,6 +68,11 @@ class EventHistory(ABC, Generic[F]):
         return bool(self.facts) and self.facts[0].time < start
 
     @property
+    def version(self) -> tuple[int | None, int, int]:
+        """Another one where another fact is here."""
+        return self.first, len(self.facts), self.facts[-1].seq if self.facts else 0
+
+    @property
     def is_full(self) -> bool:
         return len(self.facts) >= FACTS_MOST
 

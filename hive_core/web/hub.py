@@ -26,6 +26,8 @@ from hive_core.web.timeline import History
 
 log = logging.getLogger(__name__)
 BEAT_SECONDS: Final = 2.0
+# Rows a second of the audit log; of more that come at once, the newest are shown.
+_EVENTS_A_SECOND: Final = 200
 TODO_SECONDS: Final = 0.5
 AGES_SECONDS: Final = 60.0
 EVENTS_KEPT: Final = 200
@@ -40,6 +42,9 @@ TICK_SECONDS: Final = 1.0
 _PACE: Final[Mapping[str, tuple[int, int]]] = {
     "timeline": (1, 10), "tasks": (1, 60), "cost": (10, 60),
 }  # fmt: skip
+
+# What changes no task and brings nothing that waits for the operator.
+_MAIL: Final = frozenset({"send", "ack", "recv", "publish", "wake"})
 
 RenderRow = Callable[[Row], str]
 Item = Mapping[str, object]
@@ -69,6 +74,9 @@ class Hub:
     _changed: set[str] = field(default_factory=set)
     _parties: set[str] = field(default_factory=set)  # of events since the last tick
     _items: dict[str, str] = field(default_factory=dict)
+    _cells: dict[str, tuple[Row, str]] = field(default_factory=dict)
+    _untold: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+    _came: asyncio.Event = field(default_factory=asyncio.Event)
     _after: str | None = None
     _is_live: bool = False
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,6 +91,7 @@ class Hub:
         loops: tuple[Coroutine[object, object, None], ...] = (
             self._keep(self._follow_agents), self._keep(self._follow_events),
             self._keep(self._follow_todo), self._beat(), self._tell_changes(),
+            self._tell_events(),
         )  # fmt: skip
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
@@ -120,6 +129,18 @@ class Hub:
         self.streams.discard(stream)
         if not any(other.agent == stream.agent for other in self.streams):
             self.turns.leave(stream.agent)
+
+    def cells(self, row: Row) -> str:
+        """The cells of an agent's row, drawn once for each value that it has."""
+        uuid = str(row.get("uuid"))
+        known = self._cells.get(uuid)
+        if known is not None and known[0] is row:
+            return known[1]
+        if len(self._cells) > 2 * len(self.agents.rows):  # most are of agents that are gone
+            self._cells.clear()
+        html = self.renderers.agent(row)
+        self._cells[uuid] = row, html
+        return html
 
     def refresh_todo(self) -> None:
         self._stale.set()
@@ -169,16 +190,18 @@ class Hub:
             self._filled.set()
         if moved:
             self._publish("tree", {"tree": True})
-            return
+        if page.get("reset") or (moved and not page.get("synced")):
+            return  # all rows of it are loaded
         for at in range(0, len(changed), _ROWS_MOST):
             part = changed[at : at + _ROWS_MOST]
-            rows = {f"a-{row['uuid']}": self.renderers.agent(row) for row in part}
+            rows = {f"a-{row['uuid']}": self.cells(row) for row in part}
             self._publish("tree", {"rows": rows})
 
     async def _follow_events(self, login: BrowserLogin) -> None:
         connection = await self.logins.open_shared(login)
         newest: Message = {"last": EVENTS_KEPT, "limit": EVENTS_KEPT}
         parameters = newest if self._after is None else {"after": self._after, "limit": EVENTS_KEPT}
+        parameters = {**parameters, "every": _EVERY}
         try:
             async for page in connection.stream("list_events", parameters):
                 self._take_events(page, is_first=self._after is None)
@@ -198,15 +221,27 @@ class Hub:
         is_adjacent = not is_first and page.get("gap") is None
         if self.history.take(events, is_adjacent=is_adjacent):
             self._changed.add("timeline")
+        if not events:
+            return
         self.spending.take(events, is_adjacent=is_adjacent)
         self._parties |= {str(event.get(key)) for event in events for key in ("caller", "target")}
-        if events:
-            self._changed |= {"tasks", "cost"}
-        if events:
+        self._changed.add("cost")
+        if any(event.get("operation") not in _MAIL for event in events):
+            self._changed.add("tasks")
             self._stale.set()
-        if events and not is_first:
-            drawn = [self.renderers.event(event) for event in events[-EVENTS_KEPT:]]
-            self._publish("audit", {"first": [list(pair) for pair in drawn]})
+        if not is_first:
+            self._untold.extend(events)
+            self._came.set()
+
+    async def _tell_events(self) -> None:
+        """Show events as they come; in a flood, so many rows a second of the newest."""
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            drawn = [list(self.renderers.event(event)) for event in self._untold]
+            self._untold.clear()
+            self._publish("audit", {"first": drawn})
+            await asyncio.sleep(len(drawn) / _EVENTS_A_SECOND)
 
     async def _follow_todo(self, login: BrowserLogin) -> None:
         """Read it again when something has happened, and not more often than paced."""

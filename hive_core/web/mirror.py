@@ -36,6 +36,11 @@ class TreeView:
     folded: frozenset[str] = frozenset()
     most: int = 1000
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether rows stand without the tree around them."""
+        return bool(self.filter.split() or self.state or self.sort != "tree")
+
 
 @dataclass(frozen=True, slots=True)
 class TreeLine:
@@ -67,6 +72,7 @@ class RowChange:
 class AgentMirror:
     rows: dict[str, Row] = field(default_factory=dict)
     is_whole: bool = False
+    shape: int = 0  # it grows when an agent comes, goes or moves
     _children: dict[str | None, list[Row]] | None = None
     _by_name: dict[str, Row] = field(default_factory=dict)
 
@@ -82,6 +88,7 @@ class AgentMirror:
         moved = moved or any(change.is_moved for change in changes)
         if moved:
             self._children = None
+            self.shape += 1
         self.is_whole = self.is_whole or bool(page.get("synced"))
         return [change.row for change in changes if change.is_other], moved
 
@@ -117,10 +124,9 @@ class AgentMirror:
         """The lines of a view. A filter shows what matches, without the tree around it."""
         self._index()
         words = view.filter.lower().split()
-        is_flat = bool(words or view.state or view.sort != "tree")
-        folded = frozenset[str]() if is_flat else view.folded
+        folded = frozenset[str]() if view.is_flat else view.folded
         lines = list(self._walk(view.under or None, folded, 0))
-        if is_flat:
+        if view.is_flat:
             lines = [line for line in lines if _matches(line.row, words, view.state)]
         if view.sort != "tree":
             lines.sort(key=lambda line: _sort_key(line.row, view.sort))

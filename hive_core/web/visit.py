@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Never
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import RedirectResponse, Response
 
@@ -16,6 +16,7 @@ from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 from hive_core.varlink import Message
 from hive_core.web.chain_check import ChainCheck
 from hive_core.web.done_today import DoneToday
+from hive_core.web.drawn_rows import DrawnRows
 from hive_core.web.guard import form_token
 from hive_core.web.hub import Hub
 from hive_core.web.logins import BrowserLogin, Logins
@@ -41,6 +42,7 @@ class Dashboard:
     reads: SharedReads
     renderer: Renderer
     clock: Callable[[], float] = time.time
+    drawn: DrawnRows = field(default_factory=DrawnRows)
     done: DoneToday = field(default_factory=DoneToday)
     chain: ChainCheck = field(init=False)
 
@@ -113,6 +115,24 @@ class Visit:
         self.web.reads.forget()
         self.web.hub.refresh_todo()
         return reply
+
+    def rows(
+        self, name: str, basis: tuple[object, ...], values: Callable[[], Mapping[str, object]]
+    ) -> Response:
+        """The rows alone, for a page that is old. Tabs share them within a second.
+
+        `basis` is what they are drawn from. No value may depend on the login.
+        """
+        request, web = self.request, self.web
+        rows = web.drawn.find(
+            f"{request.path}?{urlencode(sorted(self.query.items()))}",
+            (int(web.clock()), *basis),
+            lambda: web.renderer.page(name, **values()),
+        )
+        headers = {"vary": "accept-encoding"}
+        if not request.packed:
+            return Response(rows.plain, 200, headers, HTML)
+        return Response(rows.packed, 200, {**headers, "content-encoding": "gzip"}, HTML)
 
     def page(self, name: str, title: str, status: int = 200, /, **values: object) -> Response:
         hub = self.web.hub

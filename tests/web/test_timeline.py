@@ -106,6 +106,9 @@ def keep(web: RunningDashboard, agent: str, conversation: str, status: str = "do
     web.door.call(
         agent, "keep_turn", conversation=conversation, turn=1, status=status, began=now - 4
     )
+    last = web.door.do(lambda world: world.ledger.events.last)
+    while web.app.web.hub.history.newest < last:  # the dashboard follows at a pace of its own
+        web.ask("GET", "/badge")
 
 
 def table(text: str) -> str:

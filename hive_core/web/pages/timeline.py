@@ -57,12 +57,15 @@ class Lane:
 
 async def show_timeline(visit: Visit) -> Response:
     """The view of the address."""
-    return await _draw(visit, "timeline")
+    view = await _read_view(visit)
+    return visit.page("timeline", "Timeline", **_values(visit, view))
 
 
 async def show_rows(visit: Visit) -> Response:
     """The lanes and rows alone, for a page that is old."""
-    return await _draw(visit, "timeline_rows")
+    view, hub = await _read_view(visit), visit.web.hub
+    basis = (hub.history.version, hub.agents.shape)
+    return visit.rows("timeline_rows", basis, lambda: _values(visit, view))
 
 
 def parse_view(query: Fields) -> TimelineView:
@@ -87,20 +90,30 @@ def view_address(view: TimelineView, **changes: object) -> str:
     return f"/timeline?{query}" if query else "/timeline"
 
 
-async def _draw(visit: Visit, name: str) -> Response:
-    view, history = parse_view(visit.query), visit.web.hub.history
+async def _read_view(visit: Visit) -> TimelineView:
+    """The view of the address; what happened in its time has been read."""
+    view = parse_view(visit.query)
+    await read_back(visit, visit.web.hub.history, _window(visit, view)[0], EVENT_KINDS)
+    return view
+
+
+def _window(visit: Visit, view: TimelineView) -> tuple[float, float]:
     end = float(view.until) or visit.web.clock()
-    start = end - view.seconds
-    await read_back(visit, history, start, EVENT_KINDS)
+    return end - view.seconds, end
+
+
+def _values(visit: Visit, view: TimelineView) -> dict[str, object]:
+    history = visit.web.hub.history
+    start, end = _window(visit, view)
     spans = _select(visit, view, history.spans(start, end))
     lanes = _lanes(visit, spans, start, end)
-    return visit.page(
-        name, "Timeline", view=view, start=start, end=end, words=WORDS, kinds=KINDS,
-        lanes=lanes[view.lanes : view.lanes + LANES_MOST], lane_count=len(lanes),
-        spans=list(islice(spans, view.rows, view.rows + _ROWS_MOST)), span_count=len(spans),
-        unread=None if history.reaches(start) else history.oldest,
-        links=_links(view, end, len(lanes), len(spans)),
-    )  # fmt: skip
+    return {
+        "view": view, "start": start, "end": end, "words": WORDS, "kinds": KINDS,
+        "lanes": lanes[view.lanes : view.lanes + LANES_MOST], "lane_count": len(lanes),
+        "spans": list(islice(spans, view.rows, view.rows + _ROWS_MOST)), "span_count": len(spans),
+        "unread": None if history.reaches(start) else history.oldest,
+        "links": _links(view, end, len(lanes), len(spans)),
+    }  # fmt: skip
 
 
 async def read_back(

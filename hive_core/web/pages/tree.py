@@ -16,12 +16,16 @@ STATES: Final = ("running", "stopped", "failed", "parked", "blocked", "idle")
 
 
 async def show_tree(visit: Visit) -> Response:
-    return _draw(visit, "tree")
+    return visit.page("tree", "Tree", states=STATES, sorts=SORTS, **_values(visit))
 
 
 async def show_rows(visit: Visit) -> Response:
-    """The rows alone, for a page whose tree has changed its shape."""
-    return _draw(visit, "tree_rows")
+    """The rows alone, for a page whose tree has changed its shape.
+
+    The page itself applies the frames that came since, so rows of the same shape are never too old.
+    """
+    shape = visit.web.hub.agents.shape
+    return visit.rows("tree_rows", (shape,), lambda: _values(visit))
 
 
 def parse_view(query: Fields) -> TreeView:
@@ -48,16 +52,13 @@ def view_address(view: TreeView, **changes: object) -> str:
     return f"/tree?{query}" if query else "/tree"
 
 
-def _draw(visit: Visit, name: str) -> Response:
-    view = parse_view(visit.query)
-    page = visit.web.hub.agents.page(view)
-    render = visit.web.renderer.agent_cells
+def _values(visit: Visit) -> dict[str, object]:
+    view, hub = parse_view(visit.query), visit.web.hub
 
     def toggle_address(agent: str) -> str:
         return view_address(view, fold=",".join(sorted(view.folded ^ {agent})))
 
-    return visit.page(
-        name, "Tree", page=page, view=view, states=STATES, sorts=SORTS, cells=render,
-        toggle_address=toggle_address,
-        is_flat=bool(view.filter or view.state or view.sort != "tree"),
-    )  # fmt: skip
+    return {
+        "page": hub.agents.page(view), "view": view, "cells": hub.cells,
+        "toggle_address": toggle_address, "is_flat": view.is_flat,
+    }  # fmt: skip

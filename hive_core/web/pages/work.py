@@ -22,19 +22,23 @@ COLUMNS: Final = (
 
 async def show_tasks(visit: Visit) -> Response:
     """The newest tasks, by what they wait for."""
-    return await _draw_tasks(visit, "tasks")
+    return visit.page("tasks", "Tasks", **_task_values(await _read_tasks(visit)))
 
 
 async def show_task_rows(visit: Visit) -> Response:
     """The rows alone, for a page that is old."""
-    return await _draw_tasks(visit, "tasks_rows")
+    reply = await _read_tasks(visit)
+    return visit.rows("tasks_rows", (reply,), lambda: _task_values(reply))
 
 
-async def _draw_tasks(visit: Visit, name: str) -> Response:
-    reply = await visit.read("list_tasks", limit=_TASKS, after=visit.query.get("after"))
+async def _read_tasks(visit: Visit) -> Message:
+    return await visit.read("list_tasks", limit=_TASKS, after=visit.query.get("after"))
+
+
+def _task_values(reply: Message) -> dict[str, object]:
     tasks = reply.get("tasks")
     rows: list[Message] = tasks if isinstance(tasks, list) else []
     columns = [
         (name, [row for row in rows if row.get("state") in states]) for name, states in COLUMNS
     ]
-    return visit.page(name, "Tasks", columns=columns, next=reply.get("next"))
+    return {"columns": columns, "next": reply.get("next")}

@@ -25,30 +25,42 @@ function fill(element, html) {
   element.innerHTML = policy.createHTML(html);
 }
 
+// Rows that came since the tree took another shape: those that are loaded may be older.
+const newer = new Map();
+let loads = 0;
+
 function takeTree(values) {
   if (values.tree) return reloadTree();
   for (const [id, html] of Object.entries(values.rows)) {
-    const row = document.getElementById(id);
-    if (!row || row.getAttribute("aria-expanded") === "false") continue;
-    const focused = row.contains(document.activeElement) && document.activeElement !== row.firstElementChild;
-    if (focused && !row.firstElementChild.contains(document.activeElement)) continue;
-    while (row.children.length > 1) row.lastElementChild.remove();
-    row.insertAdjacentHTML("beforeend", policy.createHTML(html));
-    if (watched?.dataset.row === id) reload("agent");
+    if (loads) newer.set(id, html);
+    showRow(id, html);
   }
+}
+
+function showRow(id, html) {
+  const row = document.getElementById(id);
+  if (!row || row.getAttribute("aria-expanded") === "false") return;
+  const focused = row.contains(document.activeElement) && document.activeElement !== row.firstElementChild;
+  if (focused && !row.firstElementChild.contains(document.activeElement)) return;
+  while (row.children.length > 1) row.lastElementChild.remove();
+  row.insertAdjacentHTML("beforeend", policy.createHTML(html));
+  if (watched?.dataset.row === id) reload("agent");
 }
 
 async function reloadTree() {
   const place = document.getElementById("tree");
   if (!place || asked) return;
   asked = true;
+  loads += 1;
   await new Promise((done) => setTimeout(done, AGAIN));
   asked = false;
-  const response = await fetch(`/tree/rows${location.search}`);
-  if (!response.ok) return;
+  const html = await fetch(`/tree/rows${location.search}`).then((response) => (response.ok ? response.text() : "")).catch(() => "");
+  loads -= 1;
   const focused = document.activeElement?.closest("[role=row]")?.id;
-  fill(place, await response.text());
-  if (focused) document.getElementById(focused)?.querySelector("a.to")?.focus();
+  if (html) fill(place, html);
+  newer.forEach((cells, id) => showRow(id, cells));
+  if (!loads) newer.clear();
+  if (html && focused) document.getElementById(focused)?.querySelector("a.to")?.focus();
 }
 
 // Pages whose rows are drawn anew as a whole: the row under the cursor and the focus stay.

@@ -1,0 +1,56 @@
+"""Rows of pages as they were drawn and compressed: tabs that load equal rows at once share them.
+
+When the tree takes another shape, each tab that shows it loads its rows again. Rows do not depend
+on the login, so what one request drew is the answer to the others.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+KEPT: Final = 64
+KEPT_BYTES: Final = 4 << 20
+_LEVEL: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """`basis` is what they were drawn from: with another one they are old."""
+
+    basis: tuple[object, ...]
+    packed: bytes
+
+    @property
+    def plain(self) -> bytes:
+        return gzip.decompress(self.packed)
+
+
+@dataclass(slots=True)
+class DrawnRows:
+    """The rows that were drawn last, by the address that they answer. `count`: how often."""
+
+    count: int = 0
+    _kept: OrderedDict[str, PackedRows] = field(default_factory=OrderedDict)
+    _bytes: int = 0
+
+    def find(self, address: str, basis: tuple[object, ...], draw: Callable[[], str]) -> PackedRows:
+        """The rows of an address, drawn anew where they were drawn from something else."""
+        rows = self._kept.get(address)
+        if rows is not None and rows.basis == basis:
+            return rows
+        self.count += 1
+        rows = PackedRows(basis, gzip.compress(draw().encode(), _LEVEL, mtime=0))
+        self._forget(address)
+        self._kept[address] = rows
+        self._bytes += len(rows.packed)
+        while len(self._kept) > KEPT or self._bytes > KEPT_BYTES:
+            self._forget(next(iter(self._kept)))
+        return rows
+
+    def _forget(self, address: str) -> None:
+        before = self._kept.pop(address, None)
+        self._bytes -= 0 if before is None else len(before.packed)

@@ -1,0 +1,97 @@
+"""Rows that many tabs load at once are drawn once, and never older than what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from fixtures.dashboard import FakeBrowser, RunningDashboard
+
+from hive_core.web.drawn_rows import KEPT, DrawnRows
+
+
+@pytest.fixture
+def frozen(browser: FakeBrowser, web: RunningDashboard) -> Iterator[FakeBrowser]:
+    """A browser of a dashboard at which no second passes."""
+    before = web.app.web
+    web.app.web = replace(before, clock=lambda: 1_700_000_000.5)
+    yield browser
+    web.app.web = before
+
+
+@pytest.mark.parametrize("path", ["/tree/rows", "/tree/rows?sort=cpu", "/timeline/rows"])
+def test_twenty_equal_fetches_are_one_render(
+    frozen: FakeBrowser, web: RunningDashboard, path: str
+) -> None:
+    drawn = web.app.web.drawn
+    before = drawn.count
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: frozen.get(path), range(20)))
+
+    assert drawn.count == before + 1
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.text for answer in answers}) == 1
+    assert frozen.get(path, accept_encoding="identity").text == answers[0].text
+    assert drawn.count == before + 1
+
+
+def test_twenty_fetches_of_tasks_are_one_read_and_one_render(
+    frozen: FakeBrowser, web: RunningDashboard
+) -> None:
+    web.app.web.reads.clock = lambda: 5.0
+    drawn, read = web.app.web.drawn, web.app.web.reads
+    read.forget()
+    before = drawn.count
+    with ThreadPoolExecutor(20) as pool:
+        texts = {answer.text for answer in pool.map(lambda _: frozen.get("/tasks/rows"), range(20))}
+
+    assert len(texts) == 1
+    assert drawn.count == before + 1
+
+
+def test_a_new_agent_is_in_rows_that_are_loaded_in_the_same_second(
+    frozen: FakeBrowser, web: RunningDashboard
+) -> None:
+    shape = web.app.web.hub.agents.shape
+    assert "sam" not in frozen.get("/tree/rows").text
+    web.door.call("operator", "spawn", name="sam", parent="root")
+    while web.app.web.hub.agents.shape == shape:
+        web.ask("GET", "/badge")
+
+    assert 'data-name="sam"' in frozen.get("/tree/rows").text
+
+
+def test_another_view_or_another_second_is_drawn_anew(
+    browser: FakeBrowser, web: RunningDashboard
+) -> None:
+    before, clock = web.app.web, iter(range(10))
+    web.app.web = replace(before, clock=lambda: float(next(clock)))
+    try:
+        first = before.drawn.count
+        for path in ("/tree/rows", "/tree/rows?filter=lead", "/tree/rows"):
+            assert browser.get(path).status == 200
+    finally:
+        web.app.web = before
+    assert before.drawn.count == first + 3
+
+
+def test_rows_that_are_kept_have_a_bound() -> None:
+    drawn = DrawnRows()
+    for number in range(KEPT + 5):
+        drawn.find(f"/tree/rows?filter={number}", (1,), lambda: "rows")
+    assert drawn.find("/tree/rows?filter=9", (1,), lambda: "new").plain == b"rows"
+    assert drawn.find("/tree/rows?filter=0", (1,), lambda: "new").plain == b"new"
+
+
+def test_a_row_of_the_tree_is_drawn_once_for_each_of_its_values(
+    browser: FakeBrowser, web: RunningDashboard
+) -> None:
+    hub = web.app.web.hub
+    row = hub.agents.get("lead")
+    assert row is not None
+    browser.get("/tree")
+    kept = hub.cells(row)
+    assert hub.cells(row) is kept
+    assert hub.cells({**row, "inbox": 77}) != kept
