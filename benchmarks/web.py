@@ -258,7 +258,7 @@ def _watch_top(hived: HiveProcess) -> tuple[float, float]:
     if process == 0:
         os.environ["PYTHONPATH"] = str(ROOT)
         operator = str(hived.folder / "operator.sock")
-        words = ["-c", "from hive_core.cli.main import main; main()", "--socket", operator, "top"]
+        words = ["-c", "from hive_core.cli.start import main; main()", "--socket", operator, "top"]
         os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 - a program of ours
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     try:

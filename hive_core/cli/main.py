@@ -14,6 +14,7 @@ from hive_core.agent.output import sentence
 from hive_core.cli.core.lazy import Group, suggestion
 from hive_core.cli.core.output import block
 from hive_core.cli.core.session import Session
+from hive_core.cli.start import SOCKET
 from hive_core.errors import HiveError, NotFound, TimedOut, Unreachable
 from hive_core.varlink import SILENCE
 
@@ -25,7 +26,6 @@ else:  # importing typing_extensions would cost a tenth of the start
         return method
 
 
-SOCKET: Final = "/run/hive/operator.sock"
 INTERRUPTED: Final = 130
 # The error of the daemon for an unknown agent; the name is the word that the operator typed.
 _UNKNOWN: Final = re.compile(r"no such agent: (\S+)$")
@@ -180,15 +180,16 @@ def run(arguments: list[str]) -> int:
         click.echo(err=True)
         status = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the top: a fault of ours becomes a line
-        complain(_report(error))
+        report_fault(error)
         status = 1
     return status
 
 
-def _report(error: Exception) -> str:
+def report_fault(error: Exception) -> None:
+    """Say where the report of a fault of `hive` is."""
     from hive_core.agent import crash_report  # noqa: PLC0415 - tempfile and platform are slow
 
-    return crash_report.write_report("hive", error)
+    complain(crash_report.write_report("hive", error))
 
 
 def _leave(status: int) -> Never:

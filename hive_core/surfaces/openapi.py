@@ -180,7 +180,8 @@ cookies do not count. The reply is the result as JSON. `GET /api/v1/openapi.json
 - `GET /api/v1/events?kinds=&agents=&after=` follows the audit log as server-sent events. `id` is
   the number of the event; the header `Last-Event-ID` or `after` resumes, and an event `gap` says
   which numbers were pruned.
-- `GET /metrics` has the metrics of `hive metrics`, and `hive_web_streams`, for Prometheus.
+- `GET /metrics` has the metrics of `hive metrics`, and `hive_web_streams` and
+  `hive_web_lag_seconds`, for Prometheus.
 - A token has 20 requests a second, 60 in a burst, and 4 streams. It may do nothing that takes a
   second confirmation.
 """

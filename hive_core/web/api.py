@@ -87,10 +87,14 @@ class ApiRequest:
 
 @dataclass(slots=True)
 class HttpApi:
-    """An ASGI application for /api/v1/ and /metrics. `streams` counts those of browsers too."""
+    """An ASGI application for /api/v1/ and /metrics.
+
+    `streams` counts those of browsers; `lag` is by how many seconds their frames leave late.
+    """
 
     tokens: TokenLogins
     streams: Callable[[], int]
+    lag: Callable[[], float]
     document: bytes = field(default_factory=OPENAPI.read_bytes)
     _served: Mapping[str, Mapping[str, Any]] = field(init=False)
     _traced: frozenset[str] = field(init=False)
@@ -174,13 +178,21 @@ class HttpApi:
             async for page in _pages(connection, "get_metrics"):
                 rows = page.get("families")
                 families += rows if isinstance(rows, list) else []
-        streams = {"labels": {}, "value": self.streams() + self.tokens.streams}
-        families.append({
-            "name": "hive_web_streams", "type": "gauge", "help": "Open event streams of hive-web.",
-            "samples": [streams],
-        })  # fmt: skip
+        families += [
+            _gauge("hive_web_streams", "Open event streams of hive-web.",
+                   self.streams() + self.tokens.streams),
+            _gauge("hive_web_lag_seconds",
+                   "By how many seconds frames of hive-web left late in the last ten seconds.",
+                   self.lag()),
+        ]  # fmt: skip
         text = exposition.metrics_text(families)
         await _send_body(send, 200, text.encode(), exposition.CONTENT_TYPE)
+
+
+def _gauge(name: str, text: str, value: float) -> exposition.Family:
+    return {
+        "name": name, "type": "gauge", "help": text, "samples": [{"labels": {}, "value": value}],
+    }  # fmt: skip
 
 
 def _read_request(scope: Scope, receive: Receive) -> ApiRequest:

@@ -36,6 +36,7 @@ _EVERY: Final = 0.1
 # Rows of one frame; more changes at once are several frames.
 _ROWS_MOST: Final = 200
 TOPICS: Final = frozenset({"tree", "attention", "audit", "timeline", "tasks", "cost", "agent"})
+_DELAYS: Final = 10  # ticks
 # Pages that are read again when something has changed: how many ticks at least are between two
 # frames of a topic, and after how many there is one in any case.
 TICK_SECONDS: Final = 1.0
@@ -77,6 +78,7 @@ class Hub:
     _cells: dict[str, tuple[Row, str]] = field(default_factory=dict)
     _untold: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
     _came: asyncio.Event = field(default_factory=asyncio.Event)
+    _delays: deque[float] = field(default_factory=lambda: deque([0.0], maxlen=_DELAYS))
     _after: str | None = None
     _is_live: bool = False
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -229,6 +231,8 @@ class Hub:
         if any(event.get("operation") not in _MAIL for event in events):
             self._changed.add("tasks")
             self._stale.set()
+        elif any(event.get("target") == "operator" for event in events):
+            self._stale.set()
         if not is_first:
             self._untold.extend(events)
             self._came.set()
@@ -263,6 +267,11 @@ class Hub:
         self._items = items
 
     @property
+    def lag(self) -> float:
+        """Seconds by which frames left late, at most, in the last ten seconds."""
+        return max(self._delays)
+
+    @property
     def waiting(self) -> int:
         """How many items wait for the operator."""
         more = self.todo.get("more")
@@ -279,7 +288,9 @@ class Hub:
         """Tell the pages that are drawn anew as a whole that they are old, and not too often."""
         ticks = dict.fromkeys(_PACE, 0)
         while True:
+            due = asyncio.get_running_loop().time() + TICK_SECONDS
             await asyncio.sleep(TICK_SECONDS)
+            self._delays.append(max(0.0, asyncio.get_running_loop().time() - due))
             if self._parties and self._is_live:
                 self._publish("agent", {"names": sorted(self._parties)})
                 self._parties.clear()

@@ -55,7 +55,7 @@ def build(
     hub, reads = Hub(logins, drawn), SharedReads(time.monotonic)
     web = Dashboard(settings, logins, hub, reads, renderer, clock)
     tokens = TokenLogins(lambda: DaemonConnection.open(socket_path), time.monotonic)
-    return WebApp(web, files, HttpApi(tokens, lambda: logins.streams))
+    return WebApp(web, files, HttpApi(tokens, lambda: logins.streams, lambda: hub.lag))
 
 
 def passed_sockets() -> list[socket.socket]:

@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -35,6 +36,7 @@ from hive_core.cli.agents.top_screen import (
 )
 from hive_core.cli.agents.top_terminal import split_keys
 from hive_core.cli.main import run
+from hive_core.cli.start import socket_of_top
 from hive_core.operations.agents.watch import AgentChanges, AgentStatusRow
 from hive_core.varlink import Message
 
@@ -81,6 +83,18 @@ def test_the_tree_is_shown_in_its_order_and_sorted_lists_are_flat() -> None:
     assert names(TopView(order="c"), *TREE)[:2] == ["ann", "lead"]
     assert names(TopView(order="s"), *TREE)[0] == "w-1"
     assert names(TopView(pattern="FIX"), *TREE) == ["lead"]
+
+
+def test_the_oldest_come_first_as_on_the_web_and_those_without_an_age_last() -> None:
+    rows = [agent("new", since=3.0), agent("old", since=1.0), agent("never", since=None)]
+    assert names(TopView(order="a"), *rows) == ["old", "new", "never"]
+
+
+def test_rows_without_the_tree_around_them_show_the_parent() -> None:
+    (tree, _, _, worker), flat = TopView().lines(TREE), TopView(pattern="w-1").lines(TREE)
+    assert "lead" not in agent_line(worker, 160)
+    assert "w-1 in lead" in agent_line(flat[0], 160)
+    assert " in " not in agent_line(tree, 160)
 
 
 def test_a_folded_agent_has_the_sums_of_all_below_it() -> None:
@@ -210,6 +224,7 @@ def terminal(peer: FakeBroker, *words: str) -> Iterator[Terminal]:
     process, descriptor = pty.fork()
     if process == 0:
         signal.alarm(120)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest ignores it
         status = 1
         try:
             sys.stdin = open(0, closefd=False)  # noqa: SIM115 - pytest replaced them
@@ -218,6 +233,23 @@ def terminal(peer: FakeBroker, *words: str) -> Iterator[Terminal]:
             sys.stdout.flush()
         finally:
             os._exit(status)
+    shown = Terminal(process, descriptor)
+    shown.resize(100, 20)
+    try:
+        yield shown
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def started(peer: FakeBroker) -> Iterator[Terminal]:
+    """The program `hive`, as it is installed."""
+    process, descriptor = pty.fork()
+    if process == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a worker of pytest ignores it
+        code = "from hive_core.cli.start import main; main()"
+        words = [sys.executable, "-c", code, "--socket", peer.path, "top"]
+        os.execv(sys.executable, words)  # noqa: S606 - a program of ours
     shown = Terminal(process, descriptor)
     shown.resize(100, 20)
     try:
@@ -254,6 +286,110 @@ def test_the_screen_shows_the_tree_and_keys_act_on_it(hive: Hive) -> None:
         shown.press("q")
         assert shown.exit_status() == 0
         assert "\x1b[?1049l" in shown.written
+
+
+def line_of(name: str, number: int) -> str:
+    """What is written where this agent comes to stand on this line of the screen."""
+    return rf"\x1b\[{number};1H(?:\x1b\[7m)?{name} "
+
+
+@pytest.mark.parametrize(
+    ("key", "first"),
+    [("s", "w-1"), ("c", "ann"), ("m", "mem"), ("t", "tok"), ("$", "dear"), ("i", "full"),
+     ("a", "old")],
+)  # fmt: skip
+def test_each_key_sorts_on_the_terminal_and_n_brings_the_tree_back(
+    hive: Hive, key: str, first: str
+) -> None:
+    tree = [
+        *TREE, agent("mem", memory=1 << 40), agent("tok", tokens=1 << 40), agent("old", since=1.0),
+        agent("dear", cost=1000.0), agent("full", inbox=99),
+    ]  # fmt: skip
+    hive.peer.answers["WatchAgents"] = lambda _: [page(*tree, reset=True)]
+    with terminal(hive.peer, "top") as shown:
+        shown.until(line_of("root", 3))
+        shown.press(key)
+        shown.until(line_of(f"{first} in (root|lead)", 3))
+        shown.press("n")
+        shown.until(line_of("root", 3))
+        shown.press("q")
+        assert shown.exit_status() == 0
+
+
+def test_keys_show_logs_watch_and_resume_the_selected_agent(hive: Hive) -> None:
+    hive.peer.answers["WatchAgents"] = lambda _: [page(*TREE, reset=True)]
+    hive.peer.answers["Resume"] = lambda _: {"agents": ["ann"], "job": ""}
+    line = {"seq": 1, "time": 1.0, "stream": "stdout", "text": "compiled", "truncated": False}
+    hive.peer.answers["GetLogs"] = lambda _: [{"lines": [line], "next": "1"}]
+    with started(hive.peer, "top") as shown:
+        shown.until("w-1")
+        shown.press("j")
+        shown.until(r"\x1b\[4;1H\x1b\[7m")
+        shown.press("l")
+        shown.until("compiled")
+        shown.press("\x03")
+        shown.until("w-1")
+        shown.press("\r")
+        shown.until(r"\x1b\[\?1049l")
+        shown.press("\x03")
+        shown.until("w-1")
+        shown.press("R")
+        shown.until(r"resume ann\? \[y/N\]")
+        shown.press("y")
+        shown.until("resume ann: requested")
+        shown.press("q")
+        assert shown.exit_status() == 0
+    assert [param["agent"] for param in hive.peer.params_of("GetLogs")] == ["ann"]
+    assert [param["agent"] for param in hive.peer.params_of("Resume")] == ["ann"]
+
+
+def test_the_first_rows_are_drawn_before_all_agents_have_come(hive: Hive) -> None:
+    """The reply stops after its first page: what came is on the screen all the same."""
+    part = {**page(dict(ROW), LEAD, reset=True), "synced": False}
+    hive.peer.answers["WatchAgents"] = lambda _: [part]
+    with terminal(hive.peer, "top") as shown:
+        assert "2 agents" in shown.until("lead")
+        shown.press("q")
+        assert shown.exit_status() == 0
+
+
+# The program
+
+
+@pytest.mark.parametrize(
+    ("line", "socket"),
+    [("top", "/run/hive/operator.sock"), ("--socket /s top", "/s"), ("top -b", None),
+     ("top --help", None), ("status", None), ("", None)],
+)  # fmt: skip
+def test_only_top_without_options_starts_without_click(line: str, socket: str | None) -> None:
+    assert socket_of_top(line.split(), {}) == socket
+    assert socket_of_top(line.split(), {"_HIVE_COMPLETE": "bash_complete"}) is None
+
+
+def test_the_socket_of_the_environment_counts_for_top() -> None:
+    assert socket_of_top(["top"], {"HIVE_OPERATOR_SOCKET": "/e"}) == "/e"
+    assert socket_of_top(["--socket", "/s", "top"], {"HIVE_OPERATOR_SOCKET": "/e"}) == "/s"
+
+
+def test_the_first_screen_loads_neither_click_nor_dataclasses() -> None:
+    """Each takes as long as all the rest; the first screen is to come in 50 ms."""
+    code = (
+        "import sys, hive_core.cli.start, hive_core.cli.agents.top_terminal\n"
+        "print([name for name in ('click', 'dataclasses', 'inspect') if name in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == "[]\n"
+
+
+def test_the_program_shows_top_and_a_session_only_when_a_key_needs_it(hive: Hive) -> None:
+    hive.peer.answers["WatchAgents"] = lambda _: [page(*TREE, reset=True)]
+    hive.peer.answers["Stop"] = lambda _: {"agents": ["root"], "job": ""}
+    with started(hive.peer) as shown:
+        shown.until("w-1")
+        shown.press("Sy")
+        shown.until("stop root: requested")
+        shown.press("q")
+        assert shown.exit_status() == 0
 
 
 def test_it_goes_on_after_a_restart_of_the_daemon(hive: Hive) -> None:

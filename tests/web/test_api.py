@@ -253,6 +253,7 @@ def test_metrics_are_those_that_the_command_prints(harness: BrokerHarness, tmp_p
         answer = await host.ask("GET", "/metrics", token)
         assert answer.status == 200
         assert b"\nhive_web_streams 0.0\n" in answer.body
+        assert b"\nhive_web_lag_seconds 0.25\n" in answer.body
         assert (await host.ask("GET", "/metrics")).status == 401
 
     run_api(harness, tmp_path, main)

@@ -46,6 +46,8 @@ def test_a_folded_branch_is_one_row_with_sums(browser: FakeBrowser) -> None:
 
 def test_a_filter_shows_what_matches(browser: FakeBrowser) -> None:
     page = browser.get("/tree?filter=w-").text
+    assert page.count('<span class="parent">in <bdi>lead</bdi></span>') == 2
+    assert 'class="parent"' not in browser.get("/tree").text
 
     assert 'data-name="w-10"' in page
     assert 'data-name="lead"' not in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import click
@@ -14,9 +15,9 @@ from hive_core.cli.agents.survey import needs_attention
 from hive_core.cli.agents.top_rows import TopLine, TopMirror, TopView
 from hive_core.cli.core.output import Column, Listing, Row, output_option, words
 from hive_core.cli.core.session import Session
+from hive_core.cli.start import EVERY
 from hive_core.errors import Internal
 
-EVERY: Final = 0.5
 BATCH_EVERY: Final = 2.0
 
 TOP: Final = Listing(
@@ -43,10 +44,10 @@ def top(
     """Show all agents with what they do and use, and refresh that until `q` or Ctrl-C.
 
     Keys: `n` `s` `c` `m` `t` `$` `i` `a` sort by name, state, processor, memory, tokens, cost,
-    inbox and age; `/` filters, `f` folds the agents below the selected one into sums, `w` lists
-    what waits for you, `l` shows the logs of the selected agent, Enter watches it, `S` and `R` stop
-    and resume it after a question. Tokens and cost are those of today (UTC). Without a terminal, or
-    with an output format, one table is printed.
+    inbox and age, the greatest and the oldest first; `/` filters, `f` folds the agents below the
+    selected one into sums, `w` lists what waits for you, `l` shows the logs of the selected agent,
+    Enter watches it, `S` and `R` stop and resume it after a question. Tokens and cost are those of
+    today (UTC). Without a terminal, or with an output format, one table is printed.
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and style == "table"
     if batch or not terminal:
@@ -54,7 +55,8 @@ def top(
     else:
         from hive_core.cli.agents.top_terminal import TopTerminal  # noqa: PLC0415 - for terminals
 
-        TopTerminal(session, EVERY, lambda rows: _rows_to_show(rows, noted=noted)).run()
+        chosen = partial(_rows_to_show, noted=noted)
+        TopTerminal(session.socket, lambda: session, EVERY, chosen).run()
 
 
 def _print_tables(session: Session, style: str, number: int | None, *, noted: bool) -> None:

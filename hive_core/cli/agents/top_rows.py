@@ -1,27 +1,31 @@
-"""The rows of `hive top`: a mirror of what `watch_agents` sends, in order, folded and with sums."""
+"""The rows of `hive top`: a mirror of what `watch_agents` sends, in order, folded and with sums.
+
+No data classes: to import them takes as long as the rest of `hive top`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from hive_core.cli.core.output import Row
-from hive_core.cli.core.session import entries
+from hive_core.cli.core.row_words import Row, entries
 
 _SUMMED: Final = ("tokens", "cost", "cpu", "memory", "inbox")
 _BAD: Final = frozenset({"failed", "parked", "degraded"})
 TREE: Final = "n"
 
 
-@dataclass(frozen=True, slots=True)
-class TopLine:
-    """A line: an agent at its depth; with `folded` agents below it that are not shown."""
+class TopLine(NamedTuple):
+    """A line: an agent at its depth; with `folded` agents below it that are not shown.
+
+    `parent`: where the tree around it is not shown.
+    """
 
     row: Row
     depth: int
     folded: int = 0
     note: str = ""
+    parent: str = ""
 
 
 def number(value: object) -> float:
@@ -36,21 +40,27 @@ def _most(key: str) -> Callable[[Row], tuple[object, ...]]:
     return lambda row: (-number(row.get(key)), str(row.get("name")))
 
 
-# What a key sorts by; the greatest first, except for words. `n`: in the order of the tree.
+def _oldest(row: Row) -> tuple[object, ...]:
+    since = row.get("since")
+    return (since is None, number(since), str(row.get("name")))
+
+
+# What a key sorts by: words in their order, the oldest first, of other numbers the greatest.
+# `n`: in the order of the tree.
 ORDERS: Final[Mapping[str, tuple[str, Callable[[Row], tuple[object, ...]]]]] = {
     TREE: ("name", _text("name")), "s": ("state", _text("state")), "c": ("cpu", _most("cpu")),
     "m": ("memory", _most("memory")), "t": ("tokens", _most("tokens")),
-    "$": ("cost", _most("cost")), "i": ("inbox", _most("inbox")), "a": ("age", _most("since")),
+    "$": ("cost", _most("cost")), "i": ("inbox", _most("inbox")), "a": ("age", _oldest),
 }  # fmt: skip
 
 
-@dataclass
 class TopMirror:
     """All agents as they were sent last, by UUID."""
 
-    rows: dict[str, Row] = field(default_factory=dict)
-    cursor: str | None = None
-    synced: bool = False
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.cursor: str | None = None
+        self.synced = False
 
     def take(self, page: Row) -> None:
         """Apply a page of `watch_agents`."""
@@ -64,13 +74,11 @@ class TopMirror:
         self.cursor, self.synced = str(page.get("next")), bool(page.get("synced"))
 
 
-@dataclass
 class TopView:
     """What is shown of the rows: the order, a filter, and what is folded."""
 
-    order: str = TREE
-    pattern: str = ""
-    folded: set[str] = field(default_factory=set)
+    def __init__(self, order: str = TREE, pattern: str = "", folded: Iterable[str] = ()) -> None:
+        self.order, self.pattern, self.folded = order, pattern, set(folded)
 
     def lines(self, rows: Iterable[Row]) -> list[TopLine]:
         """The lines in their order. Only the order of the tree has depths and folds."""
@@ -78,7 +86,8 @@ class TopView:
         if self.pattern:
             shown = [row for row in shown if self._matches(row)]
         if self.order != TREE or self.pattern:
-            return [TopLine(row, 0) for row in sorted(shown, key=ORDERS[self.order][1])]
+            ordered = sorted(shown, key=ORDERS[self.order][1])
+            return [TopLine(row, 0, parent=str(row.get("parent") or "")) for row in ordered]
         return list(_tree(shown, self.folded))
 
     def _matches(self, row: Row) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hive_core.agent.layout import breadth, cut, pad
 from hive_core.cli.agents.top_rows import TopLine, number
-from hive_core.cli.core.output import Row, colour, words
+from hive_core.cli.core.row_words import Row, colour, words
 from hive_core.cli.core.units import format_duration
 
 ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
@@ -123,7 +122,8 @@ def agent_line(line: TopLine, width: int) -> str:
     """One agent; the state is coloured."""
     columns, name = chosen_columns(width)
     mark = "+ " if line.folded else ""
-    shown = pad(cut("  " * line.depth + mark + words(line.row.get("name")), name), name)
+    parent = f" in {words(line.parent)}" if line.parent else ""
+    shown = pad(cut("  " * line.depth + mark + words(line.row.get("name")) + parent, name), name)
     cells = [shown]
     for column in columns:
         cell = _fit(column.cell(line.row), column.width, column.is_number)
@@ -139,13 +139,12 @@ def _fit(text: str, width: int, is_number: bool) -> str:  # noqa: FBT001 - as th
     return " " * (width - breadth(shown)) + shown if is_number else pad(shown, width)
 
 
-@dataclass
 class Screen:
     """What is on the terminal; `draw` returns what has to be written for the next lines."""
 
-    width: int
-    height: int
-    _lines: list[str] = field(default_factory=list)
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._lines: list[str] = []
 
     def resize(self, width: int, height: int) -> str:
         """Take another size; the screen is written anew."""

@@ -13,21 +13,22 @@ import tty
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hive_core.agent.layout import cut
 from hive_core.agent.output import plain
 from hive_core.agent.reconnect import wire_name
 from hive_core.cli.agents import top_screen as look
 from hive_core.cli.agents.top_rows import ORDERS, TopLine, TopMirror, TopView, summary
-from hive_core.cli.core.output import Row, echo
-from hive_core.cli.core.session import Session, entries
+from hive_core.cli.core.row_words import Row, entries
 from hive_core.errors import HiveError
 from hive_core.varlink import Client, Message
 
+if TYPE_CHECKING:
+    from hive_core.cli.core.session import Session
+
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0)
-# Seconds after which a first screen is shown though not all agents are there.
+# The first rows are shown as they come, and after so many seconds all that came since.
 _FIRST: Final = 0.2
 _IDLE: Final = 1.0
 _READ: Final = 1024
@@ -91,28 +92,32 @@ class AgentFollower:
         self.note()
 
 
-@dataclass
 class TopTerminal:
-    """The screen and its keys. `chosen` leaves out agents that were not asked for."""
+    """The screen and its keys. `chosen` leaves out agents that were not asked for.
 
-    session: Session
-    every: float
-    chosen: Callable[[Iterable[Row]], list[Row]]
-    mirror: TopMirror = field(default_factory=TopMirror)
-    view: TopView = field(default_factory=TopView)
-    selected: str = ""
-    first: int = 0  # the first line that is shown
-    prompt: str | None = None  # a filter that is being typed
-    question: tuple[str, Callable[[], object]] | None = None
-    message: str = ""
-    _lines: list[TopLine] = field(default_factory=list)
-    _is_over: bool = False
+    Only keys that ask hived for something else open a session: it takes longer to load than the
+    first screen.
+    """
+
+    def __init__(
+        self, socket: str, open_session: Callable[[], Session], every: float,
+        chosen: Callable[[Iterable[Row]], list[Row]],
+    ) -> None:  # fmt: skip
+        self.socket, self.open, self.every, self.chosen = socket, open_session, every, chosen
+        self.mirror, self.view = TopMirror(), TopView()
+        self.selected = ""
+        self.first = 0  # the first line that is shown
+        self.prompt: str | None = None  # a filter that is being typed
+        self.question: tuple[str, Callable[[], object]] | None = None
+        self.message = ""
+        self._lines: list[TopLine] = []
+        self._is_over = self._is_drawn = False
 
     def run(self) -> None:
         """Show the agents until `q`, Ctrl-C or the end of the input."""
         size = _terminal_size()
         self._screen = look.Screen(size.columns, size.lines)
-        self._follower = AgentFollower(self.session.socket, self.every)
+        self._follower = AgentFollower(self.socket, self.every)
         self._follower.start()
         with _raw_terminal(self._follower.note):
             try:
@@ -131,7 +136,8 @@ class TopTerminal:
                 self._take_input()
             if self._follower.wake in readable:
                 self._take_pages(self._follower.take())
-            if self.mirror.synced or self.message or time.monotonic() >= first_at:
+            is_first = bool(self._lines) and not self._is_drawn
+            if is_first or self.mirror.synced or self.message or time.monotonic() >= first_at:
                 self._draw()
 
     # What comes
@@ -189,9 +195,9 @@ class TopTerminal:
         elif key in _ENTER and name:
             self._beside(lambda: self._watch(name))
         elif key == "S" and name:
-            self.question = (f"stop {name}?", lambda: self.session.change("stop", agent=name))
+            self.question = (f"stop {name}?", lambda: self.open().change("stop", agent=name))
         elif key == "R" and name:
-            self.question = (f"resume {name}?", lambda: self.session.change("resume", agent=name))
+            self.question = (f"resume {name}?", lambda: self.open().change("resume", agent=name))
 
     def _answer(self, key: str) -> None:
         """Only `y` does what was asked."""
@@ -230,6 +236,8 @@ class TopTerminal:
 
     def _beside(self, show: Callable[[], object]) -> None:
         """Give the terminal to something else until it ends, or Ctrl-C ends it."""
+        from hive_core.cli.core.output import echo  # noqa: PLC0415 - loads click
+
         with _usual_terminal():
             try:
                 show()
@@ -240,30 +248,32 @@ class TopTerminal:
         self._screen.forget()
 
     def _show_todo(self) -> None:
+        from hive_core.cli.core.output import echo  # noqa: PLC0415 - loads click
         from hive_core.cli.host.todo import WAITING, with_command  # noqa: PLC0415 - seldom needed
 
-        rows = entries(self.session.ask("todo"), "todo")
+        rows = entries(self.open().ask("todo"), "todo")
         WAITING.show([with_command(row) for row in rows], "table")
         echo("Enter: back")
         sys.stdin.readline()
 
     def _show_logs(self, name: str) -> None:
+        from hive_core.cli.core.output import echo  # noqa: PLC0415 - loads click
         from hive_core.cli.host.records import follow_logs  # noqa: PLC0415 - seldom needed
 
-        for line in follow_logs(self.session, name):
+        for line in follow_logs(self.open(), name):
             echo(line)
 
     def _watch(self, name: str) -> None:
         from hive_core.cli.agents.watch_agent import print_agent  # noqa: PLC0415 - seldom needed
 
-        print_agent(self.session, name, "table", with_logs=False)
+        print_agent(self.open(), name, "table", with_logs=False)
 
     # The screen
 
     def _draw(self) -> None:
         size = _terminal_size()
         width, height = max(size.columns, _WIDTH_LEAST), max(size.lines, _HEIGHT_LEAST)
-        out = self._screen.resize(width, height)
+        out, self._is_drawn = self._screen.resize(width, height), True
         room = height - _AROUND
         names = [str(line.row.get("name")) for line in self._lines]
         at = names.index(self.selected) if self.selected in names else 0

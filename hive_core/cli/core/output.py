@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,21 +16,19 @@ import click
 
 from hive_core.agent import layout
 from hive_core.agent.output import as_json, plain
+from hive_core.cli.core import row_words
 from hive_core.cli.core.progress import clear_line
 from hive_core.cli.core.tables import Heading, lay_out
 from hive_core.cli.core.units import format_time, time_zone
 
-Row = Mapping[str, object]
+Row = row_words.Row
+words = row_words.words
+colour = row_words.colour
 
 FORMATS: Final = ("table", "wide", "json", "jsonl", "name")
 FLAT: Final = ("jsonl", "name")  # formats with one line for each row
 FOLDED_LINES: Final = 100
 WIDTH: Final = 80  # when the output is not a terminal
-COLOURS: Final = {
-    "running": "green", "starting": "yellow", "stopping": "yellow", "deploying": "yellow",
-    "degraded": "magenta", "failed": "red", "parked": "red", "sleeping": "cyan",
-    "stopped": "bright_black", "absent": "bright_black", "allowed": "green", "refused": "red",
-}  # fmt: skip
 _WIDE: Final = "hive.wide"
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 
@@ -45,24 +43,6 @@ output_option: Final = click.option(
     "-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True,
     callback=_style, help="Output format; wide is a table with all columns, however long.",
 )  # fmt: skip
-
-
-def words(value: object) -> str:
-    """A value for people, on one line."""
-    match value:
-        case None | "" | []:
-            text = "-"
-        case {} if not value:  # the pattern alone matches every mapping
-            text = "-"
-        case bool():
-            text = "yes" if value else "no"
-        case str():
-            text = plain(value).replace("\n", "⏎").replace("\t", " ")
-        case list() if all(isinstance(item, str) for item in value):
-            text = ", ".join(map(words, value))
-        case _:
-            text = as_json(value)
-    return text
 
 
 @dataclass(frozen=True)
@@ -111,11 +91,6 @@ def say(text: str) -> None:
     """Print a line for people, on standard error."""
     with clear_line():
         click.echo(block(text), err=True)
-
-
-def colour(word: str, shown: str = "") -> str:
-    """A state in its colour; click drops the colour when the output is not a terminal."""
-    return click.style(shown or word, fg=COLOURS[word]) if word in COLOURS else shown or word
 
 
 def columns_of(terminal: bool | None = None) -> int:  # noqa: FBT001 - None asks the stream

@@ -9,11 +9,13 @@ from typing import Final
 import click
 
 from hive_core.agent.reconnect import Link, wire_name
+from hive_core.cli.core import row_words
 from hive_core.cli.core.output import say
 from hive_core.cli.core.progress import working
 from hive_core.errors import HIVE, HiveError, Internal, from_wire
 from hive_core.varlink import Client, Message
 
+entries = row_words.entries
 WAIT: Final = 50  # seconds; the daemon allows no more
 SILENT: Final = "no answer from hived yet; `hive doctor` checks it"
 _QUICK: Final = 2.0  # for completion and suggestions
@@ -95,12 +97,6 @@ def has_ended(job: Message) -> bool:
         kind, colon, reason = str(job.get("error")).partition(": ")
         raise from_wire(HIVE + kind, {"reason": reason}) if colon else Internal(kind)
     return job.get("state") != "running"
-
-
-def entries(reply: Mapping[str, object], field: str) -> list[Message]:
-    """The list of objects under `field`."""
-    value = reply.get(field)
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
