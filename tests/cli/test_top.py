@@ -243,7 +243,7 @@ def terminal(peer: FakeBroker, *words: str) -> Iterator[Terminal]:
 
 
 @contextmanager
-def started(peer: FakeBroker) -> Iterator[Terminal]:
+def top_program(peer: FakeBroker) -> Iterator[Terminal]:
     """The program `hive`, as it is installed."""
     process, descriptor = pty.fork()
     if process == 0:
@@ -317,7 +317,7 @@ def test_each_key_sorts_on_the_terminal_and_n_brings_the_tree_back(
         assert shown.exit_status() == 0
 
 
-def destroyed(_: Message) -> Message:
+def refuse_agent(_: Message) -> Message:
     raise NotFound("no such agent: ann")
 
 
@@ -325,9 +325,9 @@ def test_keys_show_logs_watch_and_resume_the_selected_agent(hive: Hive) -> None:
     hive.peer.answers["WatchAgents"] = lambda _: [page(*TREE, reset=True)]
     hive.peer.answers["Resume"] = lambda _: {"agents": ["ann"], "job": ""}
     line = {"seq": 1, "time": 1.0, "stream": "stdout", "text": "compiled", "truncated": False}
-    hive.peer.answers["GetAgent"] = destroyed
+    hive.peer.answers["GetAgent"] = refuse_agent
     hive.peer.answers["GetLogs"] = lambda _: [{"lines": [line], "next": "1"}]
-    with started(hive.peer) as shown:
+    with top_program(hive.peer) as shown:
         shown.until("w-1")
         shown.press("j")
         shown.until(r"\x1b\[4;1H\x1b\[7m")
@@ -386,7 +386,7 @@ def test_the_first_screen_loads_neither_click_nor_dataclasses() -> None:
 def test_the_program_shows_top_and_a_session_only_when_a_key_needs_it(hive: Hive) -> None:
     hive.peer.answers["WatchAgents"] = lambda _: [page(*TREE, reset=True)]
     hive.peer.answers["Stop"] = lambda _: {"agents": ["root"], "job": ""}
-    with started(hive.peer) as shown:
+    with top_program(hive.peer) as shown:
         shown.until("w-1")
         shown.press("Sy")
         shown.until("stop root: requested")
