@@ -92,6 +92,6 @@ def test_a_row_of_the_tree_is_drawn_once_for_each_of_its_values(
     row = hub.agents.get("lead")
     assert row is not None
     browser.get("/tree")
-    kept = hub.cells(row)
-    assert hub.cells(row) is kept
-    assert hub.cells({**row, "inbox": 77}) != kept
+    cells = hub.cells(row)
+    assert hub.cells(row) is cells
+    assert hub.cells({**row, "inbox": 77}) != cells
