@@ -132,6 +132,20 @@ def test_a_call_outside_of_the_phase_is_refused_and_recorded(hive: World) -> Non
     assert (event["operation"], event["allowed"], event["rule"]) == ("assign_task", False, "phase")
 
 
+@pytest.mark.parametrize("now", list(QueenPhase))
+def test_a_queen_reports_an_expired_credential_in_every_phase(
+    hive: World, now: QueenPhase
+) -> None:
+    """Q36: the text that every role is shown tells her to."""
+    hive.call("operator", "grant_capability", agent="queen", capability="secret:news")
+    hive.call("operator", "set_secret", agent="queen", key="news", value="x-hush-4711-x")
+    move_to(hive, now)
+    reported = hive.call("queen", "report_expired_credential", key="news", message="401")
+    assert reported["error"] == "credential_expired"
+    tools = rows(hive.call("queen", "list_toolset")["tools"])
+    assert "report_expired_credential" in {row["name"] for row in tools}
+
+
 def test_a_queen_executes_what_her_phase_has(hive: World) -> None:
     """Q3, T1."""
     grant = {"tool": "edit", "argument": ["a.txt"]}

@@ -20,7 +20,7 @@ from hive_core.model.agents.phase import (
     phase_edge,
     phase_of_name,
 )
-from hive_core.model.agents.toolset import tools_of_table, toolset
+from hive_core.model.agents.toolset import TABLE, tools_of_table, toolset
 from hive_core.operations import load
 from hive_core.policy.phase_guard import phase_denial
 
@@ -57,6 +57,14 @@ def test_a_phase_has_exactly_its_set_beside_what_all_have(phase: QueenPhase) -> 
     assert queen_tools(phase) - COMMON - more == existing - COMMON
     assert existing <= queen_tools(phase)
     assert not queen_tools(phase) & MANAGING if phase is not IND else True
+
+
+def test_a_tool_of_every_role_is_in_some_phase() -> None:
+    """Q3: what no phase lists, the judge refuses to a queen in all of them."""
+    tools = {tool for row in TABLE if row.roles == set(Role) for tool in row.tools}
+    phases = {tool for row in PHASES.values() for tool in row.tools}
+    assert "report_expired_credential" in tools
+    assert tools <= phases
 
 
 @by_phase

@@ -60,7 +60,7 @@ COMMON: Final = frozenset({
     "send", "ask", "ask_user", "whoami", "escalate", "list_agents", "remind", "cancel_reminder",
     "get_artifact", "list_artifacts", "store_artifact", "delete_artifact", "get_batch",
     "list_questions", "answer", "relay_question", "get_plan", "approve_plan", "reject_plan",
-    "judge_task",
+    "judge_task", "report_expired_credential",
 })  # fmt: skip
 _LOOK: Final = frozenset({"read", "list", "search", "bash"})
 _TRIGGERS: Final = frozenset({"set_trigger", "remove_trigger", "list_triggers"})
