@@ -19,6 +19,7 @@ SKILLS_MOST: Final = 64
 BODY_MOST: Final = 64 << 10
 DESCRIPTION_MOST: Final = 1024
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
+_CONTINUES: Final = re.compile(r"\s|- ")
 _LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]*(.*)")
 
 
@@ -71,12 +72,12 @@ def split_front_matter(data: bytes) -> tuple[dict[str, str], str]:
 
 
 def _fields(head: str) -> Iterator[tuple[str, str]]:
-    """`key: value` lines; a value may go on in indented lines, as YAML folds them."""
+    """`key: value` lines; a value may go on in indented lines or in a list, as in YAML."""
     key, value = "", ""
     for line in (*head.split("\n"), "end:"):
         match = _LINE.fullmatch(line)
         if match is None:
-            value = f"{value} {line.strip()}" if line[:1].isspace() else value
+            value = f"{value} {line.strip()}" if _CONTINUES.match(line) else value
             continue
         if key:
             yield key, _plain(value)

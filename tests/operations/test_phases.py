@@ -133,9 +133,7 @@ def test_a_call_outside_of_the_phase_is_refused_and_recorded(hive: World) -> Non
 
 
 @pytest.mark.parametrize("now", list(QueenPhase))
-def test_a_queen_reports_an_expired_credential_in_every_phase(
-    hive: World, now: QueenPhase
-) -> None:
+def test_a_queen_reports_an_expired_credential_in_every_phase(hive: World, now: QueenPhase) -> None:
     """Q36: the text that every role is shown tells her to."""
     hive.call("operator", "grant_capability", agent="queen", capability="secret:news")
     hive.call("operator", "set_secret", agent="queen", key="news", value="x-hush-4711-x")

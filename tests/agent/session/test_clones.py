@@ -213,6 +213,20 @@ def test_a_named_sub_agent_knows_nothing_of_clones(host: ForkHost) -> None:
     assert (opened["depth"], opened.get("clone_depth", 0)) == (1, 0)
 
 
+def test_a_file_of_another_program_is_forked_with_what_hive_has_of_it(host: ForkHost) -> None:
+    """Z1: the result says what was left out; the model is the agent's own."""
+    host.configure(
+        checker="---\nname: Checker\ntools: Read, Glob, WebFetch\nmodel: sonnet\n---\nCHECKER.\n"
+    )
+    result = host.fork(agent="checker", task="SUBTASK look")
+    assert (result["status"], result["content"]) == ("success", "one two three")
+    assert result["warnings"] == [
+        "tools: WebFetch: left out: no tool of hive reads the network",
+        "model: sonnet: no model of this agent: it has hive-small",
+    ]
+    assert tools_of(host.sub_bodies()[0]) == {"read", "list"}
+
+
 def test_a_definition_with_a_point_for_tools_is_a_clone(host: ForkHost) -> None:
     """Z1."""
     host.configure(twin='---\ntools: "."\n---\n')

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from long import at_most
 
 from hive_core.agent.session.model_socket import ModelInfo
@@ -15,10 +17,22 @@ from hive_core.agent.session.subagents.definitions import read_definition
 from hive_core.agent.session.subagents.folder import SubagentFolder, checked_result
 from hive_core.agent.session.subagents.order import ForkOrder, encode_hydration, read_hydration
 from hive_core.agent.session.subagents.process import UIDS, SubagentProcess, kill_users
+from hive_core.agent.session.subagents.tool_words import choose_tools
 from hive_core.errors import Internal, InvalidArgument, NotFound
 from hive_core.model.agents.subagent import SUBAGENT_UIDS
 
 UID = 61_999
+CLAUDE = """---
+name: Code Reviewer
+description: Use it after a change. Examples: <example>user: "done"</example>
+tools: Read, Grep, Glob, WebFetch, Task, mcp__github__get_issue, Teleport, Bash(git log:*)
+disallowedTools: Write
+model: sonnet
+color: blue
+---
+
+You review code.
+"""
 ORDER = ForkOrder(
     "named", "ada", "ab12", 1, 5, {"alias": "m", "wire": "chat", "context": 9}, [], {}
 )
@@ -147,12 +161,62 @@ def test_a_clone_without_a_prompt_and_a_history_hydrates_nothing(tmp_path: Path)
 def test_a_definition_names_tools_as_other_programs_do(tmp_path: Path) -> None:
     (tmp_path / "ada.md").write_text("---\ntools:\n  - Read\n  - Write\nmodel: inherit\n---\nHi")
     (tmp_path / "bob.md").write_text("---\nname: eve\n---\nHi")
+    (tmp_path / "cid.md").write_text("---\ntools:\n- Read\n- Write\n---\nHi")
     definition = read_definition(tmp_path, "ada")
-    assert (definition.tools, definition.model) == (("read", "edit"), "")
-    assert definition.allowed_tools(["bash", "edit", "read"]) == ["edit", "read"]
-    with pytest.raises(InvalidArgument, match="you have no tool edit"):
-        definition.allowed_tools(["read"])
+    assert definition.model == ""
+    owned = ["bash", "edit", "read"]
+    for name in ("ada", "cid"):
+        assert read_definition(tmp_path, name).choose_tools(owned).names == ("edit", "read")
+    with pytest.raises(InvalidArgument, match="cannot fork ada: tools: you have no tool edit"):
+        definition.choose_tools(["read"])
     with pytest.raises(InvalidArgument, match=r"bob\.md: name"):
         read_definition(tmp_path, "bob")
-    with pytest.raises(NotFound, match=r"there are: ada, bob"):
+    with pytest.raises(NotFound, match=r"there are: ada, bob, cid"):
         read_definition(tmp_path, "nemo")
+
+
+def test_a_file_of_claude_code_is_a_sub_agent_that_says_what_it_lost(tmp_path: Path) -> None:
+    """Z1: what hive has under other words is translated, the rest is left out."""
+    (tmp_path / "code-reviewer.md").write_text(CLAUDE)
+    definition = read_definition(tmp_path, "code-reviewer")
+    chosen = definition.choose_tools(["list", "search", "read", "edit", "bash", "send"])
+    assert chosen.names == ("list", "search", "read")
+    assert [text.split(":")[1].strip() for text in chosen.warnings] == [
+        "WebFetch", "Task", "mcp__github__get_issue", "Teleport", "Bash(git log",
+    ]  # fmt: skip
+    assert definition.instructions == "You review code.\n"
+    with pytest.raises(InvalidArgument, match=r"tools: you have no tool search"):
+        definition.choose_tools(["read", "list"])
+
+
+def test_a_sub_agent_of_which_no_tool_is_left_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="none of its tools is left: tools: WebFetch: left"):
+        choose_tools(["read"], ["WebFetch"])
+    with pytest.raises(InvalidArgument, match="disallowedTools takes them all"):
+        choose_tools(["read"], ["Read"], ["Read"])
+    assert choose_tools(["read"], []).names == ()  # it asked for none
+    assert choose_tools(["read", "edit"], ["*"], ["Write"]).names == ("read",)
+    assert choose_tools(["read", "edit"], None, ["Edit(src/*)"]).names == ("read",)
+
+
+WORDS = st.sampled_from([
+    "Read", "read", "Glob", "Grep", "LS", "Bash", "Bash(git log:*)", "WebFetch", "Task", "*", "all",
+    "mcp__github__get_issue", "send", "Send", "hive_fork_subagent", "finish_task", "Edit", "mcp",
+]) | st.text("abBR_*()-: ", max_size=12)  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from(["read", "list", "search", "edit", "bash", "send"]), unique=True),
+    st.none() | st.lists(WORDS), st.lists(WORDS),
+)  # fmt: skip
+def test_no_list_gives_a_sub_agent_a_tool_that_its_agent_lacks(
+    owned: list[str], words: list[str] | None, removed: list[str]
+) -> None:
+    """Z4. And what `disallowedTools` names is never among them."""
+    try:
+        names = choose_tools(owned, words, removed).names
+    except InvalidArgument:
+        return
+    assert set(names) <= set(owned)
+    assert not set(names) & set(removed)
+    assert words is not None or set(names) == set(choose_tools(owned, ["*"], removed).names)

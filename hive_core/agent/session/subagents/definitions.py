@@ -1,6 +1,8 @@
 """Named sub-agents: `agents/NAME.md` of the deployed configuration, front matter and instructions.
 
 `tools` is a list of the agent's own tools; absent: all of them; `"."`: the name stands for a clone.
+`disallowedTools` takes some away. Files of other programs are read as far as they fit, as
+`tool_words` says.
 `network` is a list of rules `NAME:PORT`, or `inherit`; absent: it has no network.
 """
 
@@ -12,13 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.session.subagents.tool_words import (
+    ChosenTools,
+    choose_tools,
+    split_tool_words,
+)
 from hive_core.agent.skills import BODY_MOST, split_front_matter
-from hive_core.agent.tool_input import tool_name
 from hive_core.errors import InvalidArgument, NotFound
 
 SELF: Final = "."
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
-_TOOL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _RULE: Final = re.compile(r"[A-Za-z0-9_*.:-]*[A-Za-z0-9]", re.ASCII)
 _INHERIT: Final = ("", "inherit")
 
@@ -27,25 +32,26 @@ _INHERIT: Final = ("", "inherit")
 class SubagentDefinition:
     """One file. `tools` None: all of the agent; `model` empty: the default.
 
-    `network`: rules of its connections, or `inherit`; empty: none.
+    `removed`: tools that it is not to have. `network`: rules of its connections, or `inherit`;
+    empty: none.
     """
 
     name: str
     instructions: str
     tools: tuple[str, ...] | None = None
+    removed: tuple[str, ...] = ()
     model: str = ""
     network: tuple[str, ...] = ()
     is_clone: bool = False
 
-    def allowed_tools(self, owned: Iterable[str]) -> list[str]:
-        """Its tools among those of the agent; InvalidArgument names one that is not there."""
-        names = list(owned)
-        for tool in self.tools or ():
-            if tool not in names:
-                raise InvalidArgument(
-                    f"cannot fork {self.name}: tools: you have no tool {tool[:64]}", field="tools"
-                )
-        return names if self.tools is None else [tool for tool in names if tool in self.tools]
+    def choose_tools(self, owned: Iterable[str]) -> ChosenTools:
+        """Its tools among those of the agent; InvalidArgument says why it cannot have them."""
+        try:
+            return choose_tools(owned, self.tools, self.removed)
+        except InvalidArgument as error:
+            raise InvalidArgument(
+                f"cannot fork {self.name}: {error.reason}", field="tools"
+            ) from None
 
 
 def read_definition(folder: Path, name: str) -> SubagentDefinition:
@@ -61,21 +67,19 @@ def read_definition(folder: Path, name: str) -> SubagentDefinition:
         names = ", ".join(sorted(file.stem for file in folder.glob("*.md"))) or "none"
         raise NotFound(f"no sub-agent {name} in {folder.name}/; there are: {names}") from None
     fields, body = split_front_matter(data)
-    if fields.get("name", name) != name:
+    if _plain_name(fields.get("name", name)) != name:
         raise InvalidArgument(f"{name}.md: name: it is {fields['name'][:64]!r}", field="name")
     network = tuple(_RULE.findall(fields.get("network", "")))
     tools, model = fields.get("tools"), fields.get("model", "")
     if tools == SELF:
         return SubagentDefinition(name, body, network=network, is_clone=True)
     return SubagentDefinition(
-        name,
-        body,
-        None if tools is None else _tools(tools),
-        "" if model in _INHERIT else model,
-        network,
-    )
+        name, body, None if tools is None else split_tool_words(tools),
+        split_tool_words(fields.get("disallowedTools", "")),
+        "" if model in _INHERIT else model, network,
+    )  # fmt: skip
 
 
-def _tools(text: str) -> tuple[str, ...]:
-    """Names of tools; other programs write them with a capital letter."""
-    return tuple(tool_name(word.lower()) for word in _TOOL.findall(text))
+def _plain_name(name: str) -> str:
+    """A name with capitals, spaces or underscores as hive writes names."""
+    return "-".join(name.lower().replace("_", " ").split())

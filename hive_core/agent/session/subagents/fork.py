@@ -18,8 +18,8 @@ from hive_core.agent.reconnect import Link
 from hive_core.agent.session.calls import CallAnswer, error_text
 from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
-from hive_core.agent.session.model_socket import find_model
-from hive_core.agent.session.services import SessionServices
+from hive_core.agent.session.model_socket import ModelInfo, find_model
+from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.state import ToolCall, TurnState, number
 from hive_core.agent.session.subagents.definitions import SubagentDefinition, read_definition
 from hive_core.agent.session.subagents.folder import ERROR, SUCCESS, checked_result, result_of
@@ -34,7 +34,8 @@ from hive_core.agent.session.subagents.order import (
 from hive_core.agent.session.subagents.request import read_opened
 from hive_core.agent.session.subagents.settings import ForkSettings
 from hive_core.agent.session.toolset import FORK, SERVER_TOOL
-from hive_core.errors import Conflict, HiveError, InvalidArgument, TimedOut
+from hive_core.errors import Conflict, HiveError, InvalidArgument, NotFound, TimedOut
+from hive_core.model.agents.foreign_words import is_foreign_model
 from hive_core.varlink import Message
 
 TASK_MOST: Final = 256 << 10
@@ -78,13 +79,18 @@ class ForkRequest:
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """A fork that the configuration allows. `definition` None: a clone."""
+    """A fork that the configuration allows. `definition` None: a clone.
+
+    `warnings`: what of the definition is not followed.
+    """
 
     request: ForkRequest
     settings: ForkSettings
     definition: SubagentDefinition | None
     tools: list[str]
+    model: ModelInfo
     network: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -128,6 +134,9 @@ class ForkRunner:
             result = failed_result(plan.name, error.reason, began)
             status = _STATUSES.get(type(error), ERROR)
         self._close(opened, call.key, status, result["metadata"])
+        if plan.warnings:
+            result["warnings"] = list(plan.warnings)
+            say(f"sub-agent {plan.name}: {'; '.join(plan.warnings)}")
         return CallAnswer(_compact(result), is_error=result["status"] != SUCCESS)
 
     def kill(self) -> None:
@@ -153,9 +162,28 @@ class ForkRunner:
                  if name not in self._context.toolset.disabled and kind != SERVER_TOOL]  # fmt: skip
         if definition is None:
             tools = [name for name in owned if name not in settings.disabled]
-        else:
-            tools = definition.allowed_tools(owned)
-        return ForkPlan(request, settings, definition, tools, network)
+            return ForkPlan(request, settings, None, tools, self._context.model, network)
+        chosen = definition.choose_tools(owned)
+        model, *warnings = self._choose_model(definition, settings)
+        return ForkPlan(
+            request, settings, definition, list(chosen.names), model, network,
+            (*chosen.warnings, *warnings),
+        )  # fmt: skip
+
+    def _choose_model(
+        self, definition: SubagentDefinition, settings: ForkSettings
+    ) -> tuple[ModelInfo] | tuple[ModelInfo, str]:
+        """The model of a named sub-agent, and a warning where it is not the one it asks for."""
+        socket, usual = self._services.runtime.model_socket, settings.default_model
+        alias = definition.model or usual or self._context.model.alias
+        try:
+            return (find_model(socket, alias),)
+        except NotFound:
+            if not is_foreign_model(definition.model):
+                raise
+        model = find_model(socket, usual or self._context.model.alias)
+        asked = definition.model[:64]
+        return model, f"model: {asked}: no model of this agent: it has {model.alias}"
 
     def _open(self, plan: ForkPlan, turn: TurnState | None, key: str) -> Message:
         task = (turn.task if turn else "") or self._context.payer
@@ -207,13 +235,9 @@ class ForkRunner:
             },
         }  # fmt: skip
         state = self._conversation.state
-        model = context.model
-        if definition is not None:
-            alias = definition.model or settings.default_model or model.alias
-            model = find_model(self._services.runtime.model_socket, alias)
         return ForkOrder(
             plan.kind, plan.name, str(opened["id"]),
-            turn.number, context.rounds, asdict(model),
+            turn.number, context.rounds, asdict(plan.model),
             [row for row in context.toolset.rows if row["name"] in names],
             {name: kind for name, kind in context.toolset.kinds.items() if name in names},
             sorted(disabled), number(opened.get("depth")), number(opened.get("clone_depth")),
