@@ -27,7 +27,7 @@ SECTIONS: Final = {
     " close_pipe",
     "Artifacts": "artifact store_artifact begin_artifact append_artifact get_artifact"
     " list_artifacts delete_artifact",
-    "Tools": "tool mcp gate list_tools list_toolset use_tool end_tool prompt get_prompts",
+    "Tools": "tool mcp gate list_tools list_toolset use_tool end_tool prompt get_prompts get_skill",
     "Budgets": "get_usage report_usage allocate_budget",
     "Models": "list_models forward",
     "Configuration": "config init_config request_apply_commit request_update_meta_inputs"

@@ -9,13 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent import skills
 from hive_core.agent.reconnect import Link
+from hive_core.agent.skills import (
+    COLONY,
+    CONFIGURATION,
+    SkillFolder,
+    SkillReader,
+    find_skills,
+)
 from hive_core.agent.tool_input import READ_SKILL
 from hive_core.errors import InvalidArgument
 from hive_core.varlink import Message
@@ -45,7 +51,8 @@ def prompt_context(
     identity, toolset = link.ask("whoami"), link.ask("list_toolset")
     tools = toolset.get("tools")
     names = [str(row.get("name")) for row in tools] if isinstance(tools, list) else []
-    sources = prompt_sources(link.ask("get_prompts"), state, config)
+    reader = skill_reader(identity, toolset, names)
+    sources = prompt_sources(link.ask("get_prompts"), state, reader, config)
     return {
         **{key: identity.get(key) or absent for key, absent in _KEYS.items()},
         "profile": toolset.get("profile") or "",
@@ -66,7 +73,17 @@ def phase_values(link: Link, phase: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def prompt_sources(prompts: Message, state: Path, config: Path | None = None) -> dict[str, object]:
+def skill_reader(identity: Message, toolset: Message, tools: Iterable[str]) -> SkillReader:
+    """This agent, as the skills that are not for all judge it."""
+    return SkillReader(
+        str(identity.get("role") or ""), str(toolset.get("profile") or ""),
+        str(toolset.get("phase") or ""), frozenset(tools),
+    )  # fmt: skip
+
+
+def prompt_sources(
+    prompts: Message, state: Path, reader: SkillReader, config: Path | None = None
+) -> dict[str, object]:
     """What is written by people: instructions, definition, skills, and overrides of prompts.
 
     `prompts` is the answer of `get_prompts`.
@@ -77,7 +94,11 @@ def prompt_sources(prompts: Message, state: Path, config: Path | None = None) ->
     return {
         "instructions": _instructions(config / harness["instructions"]),
         "definition": _text(state / _DEFINITION, INSTRUCTIONS_MOST),
-        "skills": skills.catalog(config / harness["skills"], state / SKILLS),
+        "skills": [
+            skill.row
+            for skill in find_skills(_skills_folders(config, state), host_skills(prompts)).values()
+            if skill.is_for(reader)
+        ],
         "deployed": _override_texts(config / harness["prompts"]),
         "operator": operator if isinstance(operator, dict) else {},
     }
@@ -94,9 +115,23 @@ def skills_folder() -> Path:
     return config / harness_settings(config)["skills"]
 
 
-def skills_folders() -> tuple[Path, Path]:
-    """The folders of the agent's skills: of its deployed configuration, and as a colony."""
-    return skills_folder(), state_folder() / SKILLS
+def skills_folders() -> tuple[SkillFolder, ...]:
+    """The folders of the agent's skills: of its deployed configuration, and as a colony.
+
+    No other is read: what an agent finds or writes in its workspace or its home is none of these.
+    """
+    return _skills_folders(config_folder(), state_folder())
+
+
+def _skills_folders(config: Path, state: Path) -> tuple[SkillFolder, ...]:
+    own, colony = config / harness_settings(config)["skills"], state / SKILLS
+    return SkillFolder(CONFIGURATION, own, config), SkillFolder(COLONY, colony, colony)
+
+
+def host_skills(prompts: Message) -> dict[str, str]:
+    """The front matter of the operator's skills, in the answer of `get_prompts`."""
+    rows = prompts.get("skills")
+    return {str(name): str(text) for name, text in (rows if isinstance(rows, dict) else {}).items()}
 
 
 def state_folder() -> Path:

@@ -16,13 +16,12 @@ from hive_core.agent import (
     file_walk,
     output,
     program,
-    skills,
     tool_input,
     workspace,
 )
 from hive_core.agent.derived_commands import split_command
-from hive_core.agent.prompt_context import skills_folders
 from hive_core.agent.reconnect import Link
+from hive_core.agent.skill_text import skill_text
 from hive_core.agent.tool_input import ToolInput
 from hive_core.errors import HiveError, TimedOut
 
@@ -33,7 +32,8 @@ def run_tool(path: str, arguments: Sequence[str]) -> int:
     """Run the command; the exit status of `bash` is that of its program, 124 after a timeout."""
     options, use = _parse_arguments(arguments)
     if use.name == tool_input.READ_SKILL:
-        _write_output(1, skills.read_skill(use.skill, *skills_folders()).encode())
+        with Link(path) as link:
+            _write_output(1, skill_text(link, use.skill).encode())
         return 0
     with Link(path) as link:
         grant = str(link.change(

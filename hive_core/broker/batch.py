@@ -48,6 +48,7 @@ class Services:
     models: ModelsFile = field(default_factory=ModelsFile)
     prompts: Mapping[str, str] = field(default_factory=dict)
     rows: RowVersions = field(default_factory=RowVersions)
+    skills: Mapping[str, str] = field(default_factory=dict)
 
 
 class RetryWithSavepoints(Exception):

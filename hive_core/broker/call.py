@@ -199,6 +199,8 @@ class Call:
     """How the login has confirmed this call: `passkey` or `totp`; empty: it needed no more."""
     link_account: str = ""
     """The account whose notification had the link that makes this call; empty: no link does."""
+    skills: Mapping[str, str] = field(default_factory=dict)
+    """The operator's skills for all agents: the text of each SKILL.md, by name."""
 
     @property
     def by_operator(self) -> bool:

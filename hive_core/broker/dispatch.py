@@ -181,6 +181,7 @@ class Dispatch:
             services.settings, services.states, batch.topics, more, connection.uid, services.vault,
             services.contents, None, services.git, self._models, services.prompts,
             require_subagent(subagents, party, sub, now) if sub else None, services.rows, seat,
+            skills=services.skills,
         )  # fmt: skip
 
     def _outcome_without_handler(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:

@@ -23,6 +23,7 @@ from hive_core.model.agents.subagent import (
 from hive_core.policy.algebra import Decision
 
 RULE: Final = "subagent"
+_READ_SKILL: Final = "read_skill"
 SEND: Final = "send"
 # Of every sub-agent, whatever its tools are. A use of a tool needs the tool (operations/tools).
 OWN: Final = frozenset({
@@ -31,6 +32,8 @@ OWN: Final = frozenset({
 })  # fmt: skip
 # With the tool that forks.
 FORKS: Final = frozenset({"open_subagent", "close_subagent"})
+# With the tool that reads skills.
+SKILLS: Final = frozenset({"get_prompts", "get_skill"})
 # Only the agent itself talks to others, plans ahead, and ends its task; also where a clone has the
 # tool: it has those of its agent, so that their requests have the same beginning.
 AGENT_ACTIONS: Final = frozenset[Action]({"send", "escalate", "schedule"})
@@ -82,4 +85,6 @@ def _may_write(call: Call, to: str) -> bool:
 def _has_operation(sub: SubAgent, operation: Operation) -> bool:
     if operation.name in FORKS:
         return FORK_TOOL in sub.tools
+    if operation.name in SKILLS:
+        return _READ_SKILL in sub.tools
     return operation.name in OWN or operation.name in sub.tools

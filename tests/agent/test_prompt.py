@@ -17,6 +17,8 @@ from hive_core.agent.prompt import run_prompt
 from hive_core.agent.prompt_context import PROMPT_MOST, save_definition
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.records import encode_record
+from hive_core.agent.skill_text import skill_text
+from hive_core.agent.skills import Skill, SkillFolder
 from hive_core.agent.tool import run_tool
 from hive_core.errors import HiveError, InvalidArgument, NotFound
 
@@ -46,6 +48,10 @@ def config(tmp_path: Path) -> Path:
     place = tmp_path / "config"
     place.mkdir()
     return place
+
+
+def own_skills(config: Path) -> dict[str, Skill]:
+    return skills.find_skills([SkillFolder("configuration", config / "skills", config)])
 
 
 def skill(config: Path, name: str, head: str, body: str = "Do it so.") -> None:
@@ -85,7 +91,9 @@ def test_what_people_wrote_is_read_from_the_deployed_configuration(
     assert context["definition"] == "You review."
     assert context["deployed"] == {"roles/task.md": "OWN"}
     assert context["operator"] == {"system.md": "HOST"}
-    assert context["skills"] == [{"name": "review", "description": "How to review."}]
+    assert context["skills"] == [{
+        "name": "review", "description": "How to review.", "scope": "configuration", "tools": [],
+    }]  # fmt: skip
     tools = context["tools"]
     assert isinstance(tools, dict)
     assert "read_skill" in tools
@@ -185,8 +193,7 @@ HEADS = {
 @pytest.mark.parametrize(("head", "description"), HEADS.items())
 def test_front_matter_is_read_as_people_write_it(config: Path, head: str, description: str) -> None:
     skill(config, "a", head)
-    assert skills.catalog(config / "skills") == [{"name": "a", "description": description}]
-    assert skills.read_skill("a", config / "skills") == "Do it so.\n"
+    assert {name: row.description for name, row in own_skills(config).items()} == {"a": description}
 
 
 @pytest.mark.parametrize(("name", "head"), [
@@ -195,24 +202,27 @@ def test_front_matter_is_read_as_people_write_it(config: Path, head: str, descri
 def test_what_is_no_skill_is_passed_over(config: Path, name: str, head: str) -> None:
     """Its name is that of its folder, and it says what it is for."""
     skill(config, name, head)
-    assert skills.catalog(config / "skills") == []
-    with pytest.raises(HiveError):
-        skills.read_skill(name, config / "skills")
+    assert own_skills(config) == {}
 
 
 def test_a_skill_without_front_matter_is_none(config: Path) -> None:
     folder = config / "skills" / "a"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("Just text.")
-    assert skills.catalog(config / "skills") == []
+    assert own_skills(config) == {}
 
 
-def test_a_skill_that_is_not_there_is_an_error_with_those_that_are(config: Path) -> None:
+def test_a_skill_that_is_not_there_is_an_error_with_those_that_are(
+    broker: FakeBroker, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIVE_CONFIG", str(config))
     skill(config, "a", "description: x")
-    with pytest.raises(NotFound, match="there are: a"):
-        skills.read_skill("b", config / "skills")
-    with pytest.raises(InvalidArgument):
-        skills.read_skill("../a", config / "skills")
+    with Link(broker.path) as link:
+        assert skill_text(link, "a") == "Do it so.\n"
+        with pytest.raises(NotFound, match="there are: a"):
+            skill_text(link, "b")
+        with pytest.raises(InvalidArgument):
+            skill_text(link, "../a")
 
 
 def test_reading_a_skill_needs_no_grant(
@@ -235,8 +245,10 @@ def test_any_file_is_a_skill_or_is_passed_over(data: bytes, head: str) -> None:
             place = Path(folder) / "a"
             place.mkdir()
             (place / "SKILL.md").write_bytes(content)
-            for row in skills.catalog(Path(folder)):
-                assert row["name"] == "a"
-                assert 0 < len(row["description"]) <= skills.DESCRIPTION_MOST
-                assert "\n" not in row["description"]
-                assert isinstance(skills.read_skill("a", Path(folder)), str)
+            root = Path(folder)
+            for name, row in skills.find_skills([SkillFolder("host", root, root)]).items():
+                assert name == "a"
+                assert 0 < len(row.description) <= skills.DESCRIPTION_MOST
+                assert "\n" not in row.description
+                assert row.file is not None
+                assert isinstance(skills.instructions(row.file.read_bytes()), str)

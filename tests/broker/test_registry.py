@@ -183,7 +183,7 @@ FOR_EVERYONE = {
     "wait_child",
     "survey", "reap_zombies",
     "keep_snapshot", "get_snapshot", "loose_ends", "publish", "stream_turn", "watch_turn",
-    "keep_turn", "list_turns", "report_activity", "get_prompts",
+    "keep_turn", "list_turns", "report_activity", "get_prompts", "get_skill",
 }  # fmt: skip
 
 

@@ -48,6 +48,7 @@ class Compactor:
             {"t": "system", "text": state.system,
              **({"phase": state.phase} if state.phase else {})},
             {"t": "compact", "turn": present.number, "rounds": present.rounds, "text": text,
+             **({"skill_limits": present.skill_limits} if present.skill_limits else {}),
              **({"notes": state.notes} if state.notes else {}),
              **({"reflection": state.reflection} if state.reflection else {}),
              **_trigger_fields(present.trigger)},

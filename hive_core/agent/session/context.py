@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from hive_core.agent.prompt_context import phase_values, prompt_sources, skills_folder
+from hive_core.agent.prompt_context import phase_values, prompt_sources, skill_reader, skills_folder
 from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.inputs import reminder_text
 from hive_core.agent.session.model_socket import ModelInfo, ModelsRequest
 from hive_core.agent.session.runtimes.cli_dialect import SERVED_NAME_MOST
 from hive_core.agent.session.services import SessionServices
+from hive_core.agent.session.skill_limits import skill_rows
 from hive_core.agent.session.state import TurnState
 from hive_core.agent.session.toolset import SERVER_TOOL, KnownTools, ModelToolset
+from hive_core.agent.skills import CONFIGURATION
 from hive_core.agent.task_run import mapping
 from hive_core.agent.tool_input import READ_SKILL
 from hive_core.varlink import Message
@@ -130,13 +132,15 @@ def prompt_values(
 ) -> Mapping[str, object]:  # fmt: skip
     """What prompts are rendered from; what people wrote comes from the configuration."""
     keys = ("name", "role", "tier", "title", "parent", "children", "capabilities")
-    sources = prompt_sources(prompts, services.folder.parent)
+    profile_and_phase: Message = {"profile": toolset.profile, "phase": toolset.phase}
+    reader = skill_reader(identity, profile_and_phase, toolset.kinds)
+    sources = prompt_sources(prompts, services.folder.parent, reader)
     return {
         **{key: identity.get(key) or _ABSENT.get(key, "") for key in keys},
         "profile": toolset.profile, "workspace": str(services.place.workspace),
         "servers": sorted({tool.server for tool in toolset.server_tools}),
         **sources, **phase_values(link, toolset.phase),
-        **_tool_values(services, toolset, has_skills=bool(sources["skills"])),
+        **_tool_values(services, toolset, skill_rows(sources["skills"])),
     }  # fmt: skip
 
 
@@ -147,18 +151,21 @@ def _is_locked(services: SessionServices, link: Link) -> bool:
 
 
 def _tool_values(
-    services: SessionServices, toolset: ModelToolset, *, has_skills: bool
+    services: SessionServices, toolset: ModelToolset, skills: Sequence[Message]
 ) -> Mapping[str, object]:
     """The names that the model sees; a CLI has tools of its own in place of those of execution."""
     if services.cli is None:
         return {"tools": {
             name: name for name, kind in toolset.kinds.items()
-            if kind != SERVER_TOOL and (name != READ_SKILL or has_skills)
+            if kind != SERVER_TOOL and (name != READ_SKILL or skills)
         }}  # fmt: skip
     names = dict(services.cli.dialect.tool_names(toolset.kinds))
     own: dict[str, object] = {"tools": names, "cli": services.cli.dialect.name}
-    if "read" not in names:
-        return {**own, "skills": []}
+    # The CLI reads the file of a skill itself, so it has those of one folder.
+    rows = [row for row in skills if row.get("scope") == CONFIGURATION and "read" in names]
+    own["skills"] = rows
+    if not rows:
+        return own
     names[READ_SKILL] = f"{names['read']} {skills_folder()}/NAME/SKILL.md"
     return own
 

@@ -40,6 +40,7 @@ class TurnState:
     `begun`: a CLI works on it, and has not answered.
     `last`: the present answer is the last that the turn may have. `replied`: ids of messages that
     the model itself has answered. `reported`: the model has ended the task of the turn.
+    `skill_limits`: what the skills that it has read take away.
     """
 
     number: int
@@ -53,6 +54,7 @@ class TurnState:
     reported: bool = False
     replied: set[str] = field(default_factory=set)
     begun: bool = False
+    skill_limits: list[Record] = field(default_factory=list)
 
     @property
     def trigger(self) -> Record:
@@ -179,6 +181,8 @@ class ConversationState:
         if record.get("is_error"):
             return
         turn = self._open_turn()
+        if isinstance(limit := record.get("skill"), dict):
+            turn.skill_limits.append(limit)
         if call.name == "send":
             turn.replied.add(str(call.arguments.get("reply_to") or ""))
         named = call.arguments.get("task") or call.arguments.get("task_id") or turn.task
@@ -219,6 +223,8 @@ class ConversationState:
         self.calls = []
         self._marks.clear()
         self.turn = TurnState(number(record["turn"]), [record], rounds=number(record["rounds"]))
+        limits = record.get("skill_limits")
+        self.turn.skill_limits = list(limits) if isinstance(limits, list) else []
         self.turns = max(self.turns, self.turn.number)
 
     def _add_fork(self, record: Record) -> None:

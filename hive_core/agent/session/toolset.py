@@ -70,7 +70,8 @@ class ModelToolset:
     def refusal(self, name: str) -> str:
         """Why a tool that the agent does not have cannot be called."""
         if name in self.disabled:
-            return f"tool disabled: {name} is not for you ([subagents] clone_disable_tools)"
+            why = "[subagents] clone_disable_tools, or a skill of your parent"
+            return f"tool disabled: {name} is not for you ({why})"
         if name == FORMER_FORK:
             advice = "" if FORK in self.kinds else "; you lack its capability, subagents"
             return f"{FORMER_FORK} is now {FORK}: call that, with agent and task{advice}"

@@ -43,6 +43,7 @@ from hive_core.agent.session.runtimes.builtin import RuntimeGone
 from hive_core.agent.session.runtimes.cli_dialect import UNGRANTED
 from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.skill_files import store_skill_files
+from hive_core.agent.session.skill_limits import call_refusal, limit_record
 from hive_core.agent.session.state import MEMORY, ToolCall, TurnState
 from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.tasks import TaskDesk
@@ -274,7 +275,7 @@ class TurnRunner:
     def answer(self, turn: TurnState, call: ToolCall, *, last: bool) -> CallAnswer:
         """Run a call between its two records, or answer it as its records say."""
         kind = self.context.toolset.kinds.get(call.name, "")
-        refusal = self._refusal(call, kind, last=last)
+        refusal = self._refusal(turn, call, kind, last=last)
         if refusal:
             outcome = CallAnswer(refusal, is_error=True)
         elif kind == SESSION:
@@ -317,21 +318,28 @@ class TurnRunner:
             "t": "result", "turn": turn.number, "call": call.id, "content": content,
             "is_error": outcome.is_error,
         }  # fmt: skip
-        self.conversation.append({**record, "artifact": artifact} if artifact else record)
+        if artifact:
+            record["artifact"] = artifact
+        if not outcome.is_error and (limit := self._skill_limit(call)):
+            record["skill"] = limit
+        self.conversation.append(record)
         self.has_moved = self.has_moved or _moves_queen(call, outcome)
         why = self.guard.note_call(call.name, call.arguments, content)
         if why:
             self._park = Parked(why)
         return CallAnswer(content, outcome.is_error)
 
-    def _refusal(self, call: ToolCall, kind: str, *, last: bool) -> str:
+    def _refusal(self, turn: TurnState, call: ToolCall, kind: str, *, last: bool) -> str:
         if call.name in self.context.toolset.disabled or not kind:
             return self.context.toolset.refusal(call.name)
         if call.malformed:
             return NOT_AN_OBJECT
         if last and call.name != self.context.toolset.report:
             return LIMIT
-        return ""
+        return call_refusal(turn, call, self.context.prompt.get("skills"))
+
+    def _skill_limit(self, call: ToolCall) -> Record:
+        return limit_record(call, self.context.prompt.get("skills"), self.context.toolset.kinds)
 
     def _parameters(self, turn: TurnState, call: ToolCall) -> Mapping[str, object]:
         """What the session adds to an operation: the letter, and what a colony inherits."""

@@ -42,6 +42,12 @@ def check_skill(folder: str, text: str) -> str:
     return name
 
 
+def front_matter(text: str) -> str:
+    """The lines before the instructions of a skill, with those of `---` around them."""
+    head, end, _ = text.partition("\n---\n")
+    return f"{head}{end}"
+
+
 def _value(head: str, key: str) -> str:
     """The value of `key: value`, on one line or folded onto indented ones."""
     match = re.search(rf"^{key}:[ \t]*(.*(?:\n[ \t]+.*)*)", head, re.MULTILINE)

@@ -227,6 +227,38 @@ def test_a_file_of_another_program_is_forked_with_what_hive_has_of_it(host: Fork
     assert tools_of(host.sub_bodies()[0]) == {"read", "list"}
 
 
+def test_a_sub_agent_has_the_skills_of_its_definition_and_the_limits_of_its_parent(
+    host: ForkHost,
+) -> None:
+    """Q47: what a skill takes away from an agent, none of its sub-agents has."""
+    for name, head in {"look": "allowed-tools: Read Glob hive_fork_subagent\n", "bees": ""}.items():
+        (host.config / "skills" / name).mkdir(parents=True, exist_ok=True)
+        (host.config / "skills" / name / "SKILL.md").write_text(
+            f"---\nname: {name}\ndescription: About {name}.\n{head}---\nLook.\n"
+        )
+    host.configure(
+        reviewer="---\nskills: [bees]\n---\nYou are a REVIEWER.\n",
+        writer="---\ntools: [edit]\n---\nYou WRITE.\n",
+    )
+    host.calls = [
+        ("read_skill", {"name": "look"}), (FORK, {"agent": "reviewer", "task": "SUBTASK a"}),
+        (FORK, {"agent": "writer", "task": "SUBTASK b"}), (FORK, {"task": "SUBTASK c"}),
+    ]  # fmt: skip
+    host.sub_answers = [
+        ModelAnswer("seen"), ModelAnswer(calls=[("x", "bash", {"command": "echo hi"})]),
+        ModelAnswer("cloned"),
+    ]  # fmt: skip
+    host.run()
+    named, clone, answered = host.sub_bodies()
+    assert "About bees." in system_of(named)
+    assert "About look." not in system_of(named)
+    assert {"read", "list"} <= tools_of(named)
+    assert not {"bash", "edit"} & tools_of(named)
+    assert "you have no tool edit" in str(host.results()[-2])
+    assert "bash" in tools_of(clone)  # the beginning of its request is that of its parent
+    assert "tool disabled: bash is not for you" in last_text(answered)
+
+
 def test_a_definition_with_a_point_for_tools_is_a_clone(host: ForkHost) -> None:
     """Z1."""
     host.configure(twin='---\ntools: "."\n---\n')

@@ -17,7 +17,7 @@ from hive_core.agent.session.subagents.definitions import read_definition
 from hive_core.agent.session.subagents.folder import SubagentFolder, checked_result
 from hive_core.agent.session.subagents.order import ForkOrder, encode_hydration, read_hydration
 from hive_core.agent.session.subagents.process import UIDS, SubagentProcess, kill_users
-from hive_core.agent.session.subagents.tool_words import choose_tools
+from hive_core.agent.session.tool_words import choose_tools
 from hive_core.errors import Internal, InvalidArgument, NotFound
 from hive_core.model.agents.subagent import SUBAGENT_UIDS
 

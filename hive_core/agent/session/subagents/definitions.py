@@ -1,8 +1,8 @@
 """Named sub-agents: `agents/NAME.md` of the deployed configuration, front matter and instructions.
 
 `tools` is a list of the agent's own tools; absent: all of them; `"."`: the name stands for a clone.
-`disallowedTools` takes some away. Files of other programs are read as far as they fit, as
-`tool_words` says.
+`disallowedTools` takes some away. `skills` is a list of the agent's skills; absent: all of them.
+Files of other programs are read as far as they fit, as `tool_words` says.
 `network` is a list of rules `NAME:PORT`, or `inherit`; absent: it has no network.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent.session.subagents.tool_words import (
+from hive_core.agent.session.tool_words import (
     ChosenTools,
     choose_tools,
     split_tool_words,
@@ -24,6 +24,7 @@ from hive_core.errors import InvalidArgument, NotFound
 
 SELF: Final = "."
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
+_SKILL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", re.ASCII)
 _RULE: Final = re.compile(r"[A-Za-z0-9_*.:-]*[A-Za-z0-9]", re.ASCII)
 _INHERIT: Final = ("", "inherit")
 
@@ -32,8 +33,8 @@ _INHERIT: Final = ("", "inherit")
 class SubagentDefinition:
     """One file. `tools` None: all of the agent; `model` empty: the default.
 
-    `removed`: tools that it is not to have. `network`: rules of its connections, or `inherit`;
-    empty: none.
+    `removed`: tools that it is not to have. `skills` None: all of the agent that its tools allow.
+    `network`: rules of its connections, or `inherit`; empty: none.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SubagentDefinition:
     model: str = ""
     network: tuple[str, ...] = ()
     is_clone: bool = False
+    skills: tuple[str, ...] | None = None
 
     def choose_tools(self, owned: Iterable[str]) -> ChosenTools:
         """Its tools among those of the agent; InvalidArgument says why it cannot have them."""
@@ -77,6 +79,7 @@ def read_definition(folder: Path, name: str) -> SubagentDefinition:
         name, body, None if tools is None else split_tool_words(tools),
         split_tool_words(fields.get("disallowedTools", "")),
         "" if model in _INHERIT else model, network,
+        skills=tuple(_SKILL.findall(fields["skills"])) if "skills" in fields else None,
     )  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.model_socket import ModelInfo, find_model
 from hive_core.agent.session.services import SessionServices, say
-from hive_core.agent.session.state import ToolCall, TurnState, number
+from hive_core.agent.session.skill_limits import denied_tools, skill_rows
+from hive_core.agent.session.state import ToolCall, TurnState, number, texts
 from hive_core.agent.session.subagents.definitions import SubagentDefinition, read_definition
 from hive_core.agent.session.subagents.folder import ERROR, SUCCESS, checked_result, result_of
 from hive_core.agent.session.subagents.launch import Launch, Launcher
@@ -92,6 +93,12 @@ class ForkPlan:
     network: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def choose_skills(self, skills: object) -> list[Message]:
+        """Those of the agent's skills that are for its named sub-agent."""
+        wanted, tools = self.definition.skills if self.definition else None, {*self.tools}
+        rows = [row for row in skill_rows(skills) if {*texts(row.get("tools"))} <= tools]
+        return [row for row in rows if wanted is None or row["name"] in wanted]
+
     @property
     def name(self) -> str:
         return self.definition.name if self.definition else CLONE
@@ -122,7 +129,7 @@ class ForkRunner:
     def run(self, call: ToolCall, turn: TurnState) -> CallAnswer:
         """Fork, wait, and answer the call; a refusal is an answer too."""
         try:
-            plan = self._plan(ForkRequest.of(call.arguments))
+            plan = self._plan(ForkRequest.of(call.arguments), turn)
             opened = self._open(plan, turn, call.key)
         except HiveError as error:
             return CallAnswer(error_text(error), is_error=True)
@@ -143,7 +150,7 @@ class ForkRunner:
         """End the sub-agent that runs now; none is started after it."""
         self._launcher.kill()
 
-    def _plan(self, request: ForkRequest) -> ForkPlan:
+    def _plan(self, request: ForkRequest, turn: TurnState) -> ForkPlan:
         """Judge a request by the configuration and the depths of this process."""
         config, services = config_folder(), self._services
         settings = ForkSettings.read(config / "agent.toml")
@@ -158,8 +165,10 @@ class ForkRunner:
                 settings.check_fork(is_clone=True, **depths)
                 definition = None
         # A clone sees the tools of its parent's own MCP servers, and no server runs for it.
-        owned = [name for name, kind in self._context.toolset.kinds.items()
-                 if name not in self._context.toolset.disabled and kind != SERVER_TOOL]  # fmt: skip
+        toolset = self._context.toolset
+        lacks = toolset.disabled | denied_tools(turn, toolset.kinds)
+        owned = [name for name, kind in toolset.kinds.items()
+                 if name not in lacks and kind != SERVER_TOOL]  # fmt: skip
         if definition is None:
             tools = [name for name in owned if name not in settings.disabled]
             return ForkPlan(request, settings, None, tools, self._context.model, network)
@@ -222,10 +231,13 @@ class ForkRunner:
         """What the sub-agent is to do. A clone has the tools and the settings of this turn."""
         context, settings, definition = self._context, plan.settings, plan.definition
         names = set(plan.tools) if definition else context.toolset.kinds.keys() - settings.hidden
-        disabled = context.toolset.disabled | (frozenset() if definition else settings.disabled)
+        disabled = context.toolset.disabled | denied_tools(turn, context.toolset.kinds)
+        if definition is None:
+            disabled |= settings.disabled
         caller = str(context.identity.get("name"))  # NAME, or NAME/ID of a sub-agent
         prompt = {
             **context.prompt, "tools": {name: name for name in plan.tools},
+            **({"skills": plan.choose_skills(context.prompt.get("skills"))} if definition else {}),
             "fork": {
                 "id": f"{caller.partition('/')[0]}/{opened['id']}", "parent": caller,
                 "task": plan.request.task, "prefix": settings.clone_userprompt_prefix,

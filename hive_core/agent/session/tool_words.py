@@ -1,4 +1,4 @@
-"""The words for tools in `agents/NAME.md`, in the words of hive or of another program.
+"""The words for tools in `agents/NAME.md` and in skills: those of hive or of another program.
 
 They choose among the tools of the agent and never add one. A word of another program that stands
 for nothing the agent could give is left out, and the fork says so; a tool of hive that the agent
@@ -45,14 +45,14 @@ def choose_tools(
     InvalidArgument names a tool of hive that the agent lacks, or says why none is left.
     """
     names = list(owned)
-    gone = {_hive_name(word.partition("(")[0], names) for word in removed}
+    gone = {hive_name(word.partition("(")[0], names) for word in removed}
     listed = None if words is None else list(words)
     if listed is None or any(word.lower() in _EVERYTHING for word in listed):
         return ChosenTools(tuple(name for name in names if name not in gone))
     chosen: set[str] = set()
     warnings: list[str] = []
     for word in listed:
-        if reason := _missing_reason(word, names):
+        if reason := missing_reason(word, names):
             warnings.append(f"tools: {word[:64]}: left out: {reason}")
         else:
             chosen.add(_owned_name(word, names))
@@ -63,7 +63,7 @@ def choose_tools(
     return ChosenTools(remaining, tuple(warnings))
 
 
-def _hive_name(word: str, owned: Collection[str]) -> str:
+def hive_name(word: str, owned: Collection[str]) -> str:
     """The name that hive has for the tool; an owned name stands for itself."""
     if word in owned:
         return word
@@ -72,19 +72,19 @@ def _hive_name(word: str, owned: Collection[str]) -> str:
 
 
 def _owned_name(word: str, owned: Collection[str]) -> str:
-    name = _hive_name(word, owned)
+    name = hive_name(word, owned)
     if name not in owned:
         raise InvalidArgument(f"tools: you have no tool {name[:64]}", field="tools")
     return name
 
 
-def _missing_reason(word: str, owned: Collection[str]) -> str:
+def missing_reason(word: str, owned: Collection[str]) -> str:
     """Why the word of another program stands for no tool here; empty where it may stand for one."""
     name, bracket, _ = word.partition("(")
-    hive_name = _hive_name(name, owned)
+    here = hive_name(name, owned)
     if bracket:
         return _PART
-    if hive_name in owned or hive_name in TOOLS:
+    if here in owned or here in TOOLS:
         return ""
     if name.lower().startswith(MCP_PREFIX):
         return _SERVERS
