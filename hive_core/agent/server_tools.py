@@ -1,4 +1,4 @@
-"""Where a program of the agent finds the tools of the agent's own MCP servers: its session."""
+"""Where a program of the agent finds the tools that its session runs itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 LIST: Final = "list_server_tools"
 CALL: Final = "call_server_tool"
 SOCKET_NAME: Final = "servers.sock"
-ANSWER_SECONDS: Final = 150.0  # more than a call may take
+ANSWER_SECONDS: Final = 580.0  # more than a call or a sub-agent may take
 
 
 def socket_path() -> Path | None:

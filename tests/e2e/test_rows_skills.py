@@ -38,7 +38,7 @@ match = "Look first"
 calls = [{name = "bash", arguments = {command = "id -u"}}]
 [[rules]]
 tool = "read_skill"
-match = "(no skill [a-z]+; there are: .*)"
+match = "(no skill [a-z]+; there are: [a-z]+)"
 text = "\\1"
 [[rules]]
 tool = "bash"
@@ -111,8 +111,10 @@ def test_a_skill_of_the_host_reaches_those_that_see_it_and_takes_tools_away(host
 def test_a_skill_with_a_fault_stops_a_reload_and_changes_nothing(host: HiveHost) -> None:
     """Q47: the daemon says which file it is."""
     host.run("sh", "-ec", INSTALL.format(folder="/etc/hive/skills", name="bad"), text="no head")
-    done = host.run("systemctl", "reload", "hived", check=False)
-    assert done.returncode
-    assert "bad/SKILL.md has no front matter" in host.run("journalctl", "-u", "hived").stdout
+    host.run("systemctl", "reload", "hived", check=False)
+    host.until(
+        lambda: "bad/SKILL.md has no front matter" in host.run("journalctl", "-u", "hived").stdout,
+        "hived does not say what is wrong",
+    )
     assert "does not allow bash" in run_turn(host, "read the skill bees")
     host.run("rm", "-r", "/etc/hive/skills/bad")

@@ -13,6 +13,7 @@ from hive_core.agent.session.live import LiveText
 from hive_core.agent.session.meter import TurnUsage
 from hive_core.agent.session.runtimes.builtin import Line, RuntimeGone
 from hive_core.agent.session.runtimes.pool import RuntimePool, SessionRuntime
+from hive_core.agent.session.server_socket import SessionTool
 from hive_core.agent.session.state import ConversationState, ToolCall, TurnState, number, texts
 from hive_core.errors import HiveError
 
@@ -49,12 +50,16 @@ class ExchangeHandler(Protocol):
 
 @dataclass(slots=True)
 class ModelExchange:
-    """The runtime of one conversation, started when it is needed."""
+    """The runtime of one conversation, started when it is needed.
+
+    `session_tool`: what the session runs itself for a CLI, beside the tools of servers.
+    """
 
     conversation: OpenConversation
     context: TurnContext
     pool: RuntimePool
     live: LiveText
+    session_tool: SessionTool | None = None
     meter: TurnUsage = field(default_factory=TurnUsage)
     _runtime: SessionRuntime | None = None
     _rendered: Line = field(default_factory=dict)
@@ -157,6 +162,7 @@ class ModelExchange:
             "session": self.conversation.state.cli, "begun": turn.begun,
             "letter": str(turn.trigger.get("id") or ""), "tools": self.context.toolset.kinds,
             "locked": self.context.locked, "server_tools": self.context.toolset.server_tools,
+            "session_tool": self.session_tool,
         }  # fmt: skip
 
     def _send(self, line: Line) -> None:

@@ -1,17 +1,21 @@
-"""The tools of the agent's own MCP servers for a CLI: a socket beside its process.
+"""What the session itself runs for a CLI: a socket beside its process.
 
-`hive-agent mcp` lists and calls them here. The session takes the grant for each call, as it does
-for the built-in runtime, so whoever else of the container connects gets no more than that.
+`hive-agent mcp` lists and calls here the tools of the agent's own MCP servers, and the one that
+forks sub-agents. The session takes the grant for each call of a server, as it does for the built-in
+runtime. Only the user of the CLI is served: a sub-agent has a session's tools of its own, or none.
 """
 
 from __future__ import annotations
 
+import os
 import socket
+import struct
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from hive_core.agent.reconnect import Link, new_key, wire_name
 from hive_core.agent.server_tools import CALL, LIST
@@ -26,30 +30,69 @@ _AT_ONCE: Final = 8  # connections
 _CONTENT_MOST: Final = FRAME_LIMIT // 8
 _READ: Final = 65536
 _PAUSE: Final = 0.1
+_CREDENTIALS: Final = struct.Struct("3i")  # unix(7): pid, uid, gid
+
+
+class _RunningCall(Protocol):
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+
+class SessionToolCall(ABC):
+    """One call of a tool that the session runs itself."""
+
+    @abstractmethod
+    def run(self, arguments: Mapping[str, object], key: str) -> Message:
+        """The answer: `content` and `is_error`."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End the call that runs, from another thread."""
+
+
+class SessionTool(ABC):
+    """A tool that the session runs itself for a CLI, in one turn."""
+
+    @property
+    @abstractmethod
+    def row(self) -> Message:
+        """Its name, description and schema."""
+
+    @abstractmethod
+    def open_call(self) -> SessionToolCall:
+        """A call, which has not begun."""
 
 
 class ServerToolSocket:
-    """Serves one process of a CLI, in one turn after another."""
+    """Serves one process of a CLI, in one turn after another. `uid` None: the session's user."""
 
-    def __init__(self, path: Path, servers: McpServers, broker: str) -> None:
+    def __init__(
+        self, path: Path, servers: McpServers | None, broker: str, uid: int | None = None
+    ) -> None:
+        self._uid = os.geteuid() if uid is None else uid
+        self._own: SessionTool | None = None
         self._servers = servers
         self._broker = broker
         self._tools: Mapping[str, ServerTool] = {}
         self._task = ""
         self._stop = threading.Event()
-        self._running: set[ServerCallRunner] = set()
+        self._running: set[_RunningCall] = set()
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(_AT_ONCE)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
-        path.chmod(0o666)  # the folder is root's; each call needs a grant
+        path.chmod(0o666)  # the folder is root's; the kernel says the user of each peer
         self._listener.listen(_AT_ONCE)
         threading.Thread(target=self._accept, name="server tools", daemon=True).start()
 
-    def begin_turn(self, tools: Sequence[ServerTool], task: str) -> None:
+    def begin_turn(
+        self, tools: Sequence[ServerTool], task: str, own: SessionTool | None = None
+    ) -> None:
         """Offer these tools from now on. Calls of the turn before are ended."""
         with self._lock:
             self._tools, self._task = {tool.name: tool for tool in tools}, task
+            self._own = own
         self._kill_calls()
 
     def close(self) -> None:
@@ -84,10 +127,17 @@ class ServerToolSocket:
                 if self._stop.wait(_PAUSE):
                     return
                 continue  # no descriptor is free, or the peer was gone before it was accepted
-            if self._places.acquire(blocking=False):
+            if self._is_served(connection) and self._places.acquire(blocking=False):
                 threading.Thread(target=self._serve, args=[connection], daemon=True).start()
             else:
                 connection.close()
+
+    def _is_served(self, connection: socket.socket) -> bool:
+        """Whether the peer is of the user of the CLI; a sub-agent is not."""
+        credentials = connection.getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+        )
+        return int(_CREDENTIALS.unpack(credentials)[1]) == self._uid
 
     def _serve(self, connection: socket.socket) -> None:
         reader = FrameReader()
@@ -100,18 +150,38 @@ class ServerToolSocket:
             self._places.release()
 
     def _rows(self) -> list[Message]:
-        return [
+        rows: list[Message] = [
             {"name": tool.name, "description": tool.description, "schema": dict(tool.schema)}
             for tool in self._tools.values()
         ]
+        own = self._own
+        return rows if own is None else [*rows, own.row]
 
     def _call(self, params: Mapping[str, object]) -> Message:
-        with self._lock:
-            tool, task = self._tools.get(str(params.get("name"))), self._task
-        if tool is None:
-            name = str(params.get("name"))[:64]
-            raise InvalidArgument(f"the MCP server of {name!r} does not run", field="name")
+        name = str(params.get("name"))
         arguments = dict(mapping(params.get("arguments")))
+        with self._lock:
+            tool, task, own = self._tools.get(name), self._task, self._own
+        if own is not None and own.row["name"] == name:
+            answer = self._call_own(own, arguments)
+        elif tool is not None:
+            answer = self._call_server(tool, arguments, task)
+        else:
+            raise InvalidArgument(f"the MCP server of {name[:64]!r} does not run", field="name")
+        content = str(answer["content"])[:_CONTENT_MOST].encode(errors="replace").decode()
+        return {"content": content, "is_error": answer["is_error"]}
+
+    def _call_own(self, own: SessionTool, arguments: Mapping[str, object]) -> Message:
+        call = own.open_call()
+        self._running.add(call)
+        try:
+            return call.run(arguments, new_key())
+        finally:
+            self._running.discard(call)
+
+    def _call_server(self, tool: ServerTool, arguments: dict[str, object], task: str) -> Message:
+        if self._servers is None:
+            raise InvalidArgument("this agent has no MCP servers of its own", field="name")
         with Link(self._broker) as link:
             runner = ServerCallRunner(link, self._servers, self._stop)
             self._running.add(runner)
@@ -119,8 +189,7 @@ class ServerToolSocket:
                 done = runner.run(ToolCall("", tool.name, arguments, new_key()), tool, task)
             finally:
                 self._running.discard(runner)
-        content = done.content[:_CONTENT_MOST].encode(errors="replace").decode()
-        return {"content": content, "is_error": done.is_error}
+        return {"content": done.content, "is_error": done.is_error}
 
     def _kill_calls(self) -> None:
         for runner in [*self._running]:

@@ -30,6 +30,7 @@ from hive_core.agent.session.server_calls import ServerCallRunner
 from hive_core.agent.session.servers import RequiredServerFailed
 from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.subagents.chain import SubagentChain
+from hive_core.agent.session.subagents.cli_fork import cli_fork_tool
 from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.turn import TurnRunner
 from hive_core.errors import HiveError
@@ -272,10 +273,12 @@ class AgentSession:
             if isinstance(context, Parked):
                 return context
             conversation.begin_phase(context.toolset.phase)
-            live = LiveText(link, conversation.name)
+            exchange = ModelExchange(
+                conversation, context, self.pool, LiveText(link, conversation.name),
+                cli_fork_tool(self.services, conversation, context),
+            )  # fmt: skip
             runner = TurnRunner(
-                self.services, conversation, link, context,
-                ModelExchange(conversation, context, self.pool, live),
+                self.services, conversation, link, context, exchange,
                 self._call_runner(link, context),
                 ForkRunner(
                     self.services, link, conversation, context, SubagentChain(self.services, link)

@@ -21,6 +21,7 @@ from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliTurn, Pr
 from hive_core.agent.session.runtimes.cli_process import CliDriver, ProcessDriver
 from hive_core.agent.session.runtimes.codex import CodexDialect
 from hive_core.agent.session.runtimes.codex_driver import CodexDriver
+from hive_core.agent.session.server_socket import SessionTool
 from hive_core.agent.task_run import mapping
 
 Events = queue.SimpleQueue[tuple[str, object]]
@@ -170,6 +171,7 @@ class CliRuntime:
         rounds = settings.get("rounds")
         hands_back = settings.get("hands_back") is True or rounds == 0
         tools, offered = mapping(cli.get("tools")), cli.get("server_tools")
+        own = cli.get("session_tool")
         size, context = settings.get("max_output"), line.get("context")
         return CliTurn(
             session=known or self._command.dialect.new_session(),
@@ -178,6 +180,7 @@ class CliRuntime:
             letter=str(cli.get("letter") or ""),
             tools={} if hands_back else {name: str(kind) for name, kind in tools.items()},
             server_tools=offered if isinstance(offered, tuple) and not hands_back else (),
+            session_tool=own if isinstance(own, SessionTool) and not hands_back else None,
             hands_back=settings.get("hands_back") is True, is_new=not known,
             max_output=size if isinstance(size, int) else 0,
             context=context if isinstance(context, int) else 0, locked=cli.get("locked") is True,

@@ -77,6 +77,8 @@ class CliCommand:
         environment = {**self._variables(turn), **self.dialect.environment(turn, self.place)}
         # A program reads its list of tools when it starts.
         names = [tool.name for tool in turn.server_tools]
+        if turn.session_tool is not None:
+            names.append(str(turn.session_tool.row["name"]))
         return json.dumps([words, environment, names], sort_keys=True)
 
     def start(self, words: Sequence[str], turn: CliTurn, key: str) -> CliProcess:
@@ -85,9 +87,10 @@ class CliCommand:
         self.dialect.prepare(self.place)
         self.forwarder.start()
         letter, tools = LetterFile(), None
-        if self.servers is not None and self.servers.names:
+        has_servers = self.servers is not None and self.servers.names
+        if has_servers or turn.session_tool is not None:
             place = letter.path.with_name(SOCKET_NAME)
-            tools = ServerToolSocket(place, self.servers, self.place.socket)
+            tools = ServerToolSocket(place, self.servers, self.place.socket, self.place.uid)
         environment = {
             **self._variables(turn), "HIVE_MESSAGE_FILE": str(letter.path),
             **self.dialect.environment(turn, self.place),
@@ -147,7 +150,7 @@ class TurnFiles:
     def begin_turn(self, turn: CliTurn) -> None:
         self.letter.write(turn.letter)
         if self.tools is not None:
-            self.tools.begin_turn(turn.server_tools, turn.task)
+            self.tools.begin_turn(turn.server_tools, turn.task, turn.session_tool)
 
     def close(self) -> None:
         if self.tools is not None:

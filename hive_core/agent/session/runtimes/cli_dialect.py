@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.agent.session.runtimes.builtin import WrongPython
+from hive_core.agent.session.server_socket import SessionTool
 from hive_core.agent.session.servers import ServerTool
 
 UNGRANTED: Final = "ungranted"  # the kind of an error: a program used a tool without a grant
-SERVED: Final = ("operation", "server")  # the kinds of tools that a CLI has from hive
+SERVED: Final = ("operation", "server", "session")  # the kinds of tools that a CLI has from hive
 # CLIs write the name of the MCP server before that of a tool, and providers take 64 characters.
 SERVED_NAME_MOST: Final = 50
 CLIS_FOLDER: Final = Path("/opt/hive/clis")
@@ -27,7 +28,8 @@ _STATUS: Final = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|\b(402|429) ", re.I
 class CliTurn:
     """What a CLI is to do in one exchange. `session`: its id of the conversation; empty: new.
 
-    `tools`: the kinds of the agent's tools by name; none in a hand-back.
+    `tools`: the kinds of the agent's tools by name; none in a hand-back. `session_tool`: the one
+    that the session runs itself.
     """
 
     session: str
@@ -38,6 +40,7 @@ class CliTurn:
     letter: str = ""
     tools: Mapping[str, str] = field(default_factory=dict)
     server_tools: Sequence[ServerTool] = ()
+    session_tool: SessionTool | None = None
     hands_back: bool = False
     max_output: int = 0
     context: int = 0

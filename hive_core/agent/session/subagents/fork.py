@@ -35,7 +35,7 @@ from hive_core.agent.session.subagents.order import (
 from hive_core.agent.session.subagents.request import read_opened
 from hive_core.agent.session.subagents.settings import ForkSettings
 from hive_core.agent.session.toolset import FORK, SERVER_TOOL
-from hive_core.errors import Conflict, HiveError, InvalidArgument, NotFound, TimedOut
+from hive_core.errors import Conflict, HiveError, InvalidArgument, NotAllowed, NotFound, TimedOut
 from hive_core.model.agents.foreign_words import is_foreign_model
 from hive_core.varlink import Message
 
@@ -93,11 +93,14 @@ class ForkPlan:
     network: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def choose_skills(self, skills: object) -> list[Message]:
-        """Those of the agent's skills that are for its named sub-agent."""
+    def prompt_of_named(self, prompt: Mapping[str, object]) -> Mapping[str, object]:
+        """What a named sub-agent does not share with its agent: it has no CLI, and fewer skills."""
         wanted, tools = self.definition.skills if self.definition else None, {*self.tools}
-        rows = [row for row in skill_rows(skills) if {*texts(row.get("tools"))} <= tools]
-        return [row for row in rows if wanted is None or row["name"] in wanted]
+        rows = [
+            row for row in skill_rows(prompt.get("skills"))
+            if {*texts(row.get("tools"))} <= tools and (wanted is None or row["name"] in wanted)
+        ]  # fmt: skip
+        return {"skills": rows, "cli": ""}
 
     @property
     def name(self) -> str:
@@ -170,6 +173,7 @@ class ForkRunner:
         owned = [name for name, kind in toolset.kinds.items()
                  if name not in lacks and kind != SERVER_TOOL]  # fmt: skip
         if definition is None:
+            self._check_clone()
             tools = [name for name in owned if name not in settings.disabled]
             return ForkPlan(request, settings, None, tools, self._context.model, network)
         chosen = definition.choose_tools(owned)
@@ -178,6 +182,15 @@ class ForkRunner:
             request, settings, definition, list(chosen.names), model, network,
             (*chosen.warnings, *warnings),
         )  # fmt: skip
+
+    def _check_clone(self) -> None:
+        """Refuse a clone of a CLI, whose conversation only the CLI can go on with."""
+        if self._services.cli is not None:
+            name = self._services.cli.dialect.name
+            raise NotAllowed(
+                f"cannot clone: your conversation is kept by {name}, and clones need the runtime"
+                " builtin; name a sub-agent of your configuration instead", rule="runtime",
+            )  # fmt: skip
 
     def _choose_model(
         self, definition: SubagentDefinition, settings: ForkSettings
@@ -215,8 +228,9 @@ class ForkRunner:
         began = time.monotonic()
         row = {**opened, "name": plan.name, "kind": plan.kind}
         order = self._order(plan, turn, call, opened)
-        log = self._conversation.copy_log()
-        if not order.is_clone:
+        if order.is_clone:
+            log = self._conversation.copy_log()
+        else:
             log = new_log(0, self._conversation.state.conversation, os.urandom(8).hex())
         launch = Launch(
             read_opened(row, has_user=bool(self._services.place.uid)), order,
@@ -237,7 +251,7 @@ class ForkRunner:
         caller = str(context.identity.get("name"))  # NAME, or NAME/ID of a sub-agent
         prompt = {
             **context.prompt, "tools": {name: name for name in plan.tools},
-            **({"skills": plan.choose_skills(context.prompt.get("skills"))} if definition else {}),
+            **(plan.prompt_of_named(context.prompt) if definition else {}),
             "fork": {
                 "id": f"{caller.partition('/')[0]}/{opened['id']}", "parent": caller,
                 "task": plan.request.task, "prefix": settings.clone_userprompt_prefix,
