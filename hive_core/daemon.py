@@ -22,8 +22,7 @@ from hive_core.host.config import settings as config
 from hive_core.host.config.diffs import ReviewDiffs
 from hive_core.host.config.models import MODELS, check_models, load_models
 from hive_core.host.config.nix_profiles import NixProfiles
-from hive_core.host.config.prompts import PROMPTS, load_prompts, prompts_faults
-from hive_core.host.config.skills import SKILLS, load_skills, skills_faults
+from hive_core.host.config.operator_texts import load_texts, text_faults
 from hive_core.host.git.applied_repositories import AppliedRepositories
 from hive_core.host.git.manual_commits import ManualCommits
 from hive_core.host.git.pack_exports import PackExports
@@ -80,8 +79,7 @@ class Daemon:
     def __init__(self, settings: Settings, file: Path = config.FILE) -> None:
         self.settings = settings
         self.models = load_models(file.parent / MODELS)
-        self.prompts = load_prompts(file.parent / PROMPTS)
-        self.skills = load_skills(file.parent / SKILLS)
+        self.texts = load_texts(file.parent)
         notify.starting()
         self.stores = Stores.open(settings)
         notify.starting()
@@ -91,8 +89,7 @@ class Daemon:
             refusals=lambda: [
                 *(fault.text for fault in config.check(file)),
                 *(fault.text for fault in check_models(file.parent / MODELS)),
-                *prompts_faults(file.parent / PROMPTS),
-                *skills_faults(file.parent / SKILLS),
+                *text_faults(file.parent),
             ]
         )
 
@@ -100,10 +97,7 @@ class Daemon:
     def observed(self) -> ObservedState:
         look = ObservedState.build(self.stores.ledger, self.settings, self.stores.hive, self.clock)
         look.damage = self.stores.damage
-        look.faults += [
-            *self.models.faults(self.settings.models), *self.prompts.faults(),
-            *self.skills.faults(),
-        ]  # fmt: skip
+        look.faults += [*self.models.faults(self.settings.models), *self.texts.faults()]
         look.disk_is_full = lambda: self.ballast.short
         return look
 
@@ -112,8 +106,8 @@ class Daemon:
         stores, ballast = self.stores, self.ballast
         parts = stores.ledger, stores.repo, self.settings, self.observed, self.clock
         registry = stores.served_operations(operations.load())
-        served = stores.vault, stores.contents, self.git, self.models.file, self.prompts.texts
-        world = Services(*parts, *served, skills=self.skills.texts)
+        served = stores.vault, stores.contents, self.git, self.models.file, self.texts.prompts
+        world = Services(*parts, *served, skills=self.texts.skills)
         broker = Broker(
             world, stores.hive, registry, service.introspection_methods(registry, VERSION)
         )

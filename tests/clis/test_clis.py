@@ -17,7 +17,7 @@ import pytest
 from fixtures import own_server
 from fixtures.cli_host import CliHost, cli_host
 from fixtures.fake_model import ModelAnswer
-from fixtures.session_host import children_of, end_process
+from fixtures.session_host import NAME, children_of, end_process
 from fixtures.world import fields
 
 pytestmark = pytest.mark.clis
@@ -198,6 +198,38 @@ def test_a_tool_of_an_own_mcp_server_is_called_under_a_grant(
     host.until(lambda: len(host.model.bodies) == 4, SECONDS)
     assert "cannot use mcp: " in body(host, 3)
     assert "you said no" not in body(host, 3)
+
+
+def test_a_named_sub_agent_is_forked_on_the_built_in_runtime(
+    host: CliHost, runtime: str, tmp_path: Path
+) -> None:
+    """Z1: by the name that its model sees, and a clone is refused with the reason."""
+    agents = tmp_path / "config/agents"
+    agents.mkdir(parents=True)
+    (agents / "reviewer.md").write_text("---\ntools: Read\n---\nYou are a REVIEWER.\n")
+    host.environment["HIVE_CONFIG"] = str(agents.parent)
+    host.world.call("operator", "grant_capability", agent=NAME, capability="subagents")
+
+    def link_model(folder: Path) -> None:
+        (folder / "model.sock").symlink_to(host.model.path)
+
+    host.server.on_subagent = link_model
+    call = CALLS[runtime].operation
+    named: dict[str, object] = {"agent": "reviewer", "task": "review it"}
+    host.model.script = [
+        ModelAnswer("", [call("a", "hive_fork_subagent", named)]),
+        ModelAnswer("no faults"),
+        ModelAnswer("", [call("b", "hive_fork_subagent", {"agent": "clone", "task": "x"})]),
+        ModelAnswer("all is done"),
+    ]  # fmt: skip
+    host.begin()
+    host.send("begin")
+    assert host.until(host.replies, SECONDS) == ["all is done"]
+    assert "You are a REVIEWER." in body(host, 1)
+    assert "no faults" in body(host, 2)
+    assert f"your conversation is kept by {runtime}" in body(host, 3)
+    kinds = [fields(row)["sub_kind"] for row in host.world.events() if row["kind"] == "subagent"]
+    assert kinds == ["named", "named"]
 
 
 def test_a_command_of_codex_does_not_run_on_behind_its_turn(host: CliHost, runtime: str) -> None:
