@@ -18,6 +18,7 @@ import pytest
 from fixtures.cli_host import CliHost, cli_host
 from fixtures.world import fields
 
+from hive_core.agent.server_tools import ANSWER_SECONDS
 from hive_core.agent.session.runtimes.acp_custom import AcpSettings
 from hive_core.agent.session.runtimes.acp_gate import AcpGate, AcpTools
 from hive_core.agent.session.runtimes.cli_dialect import CliPlace, CliTurn
@@ -236,6 +237,8 @@ def test_opencode_asks_before_each_use_and_reads_no_settings_of_the_agent(tmp_pa
     ):  # fmt: skip
         assert permission == {**asked, "external_directory": "ask"}
     assert settings["agent"]["hive"]["prompt"] == "SYSTEM"
+    # It gives up waiting for a tool after half a minute by itself; a sub-agent may take longer.
+    assert settings["experimental"]["mcp_timeout"] > 1000 * ANSWER_SECONDS
     provider = settings["provider"]["hive"]
     assert provider["options"]["headers"] == {"x-hive-task": "T"}
     for name in ("XDG_CONFIG_HOME", "OPENCODE_TEST_HOME"):

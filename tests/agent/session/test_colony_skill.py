@@ -191,7 +191,7 @@ def test_a_session_installs_its_skill_for_its_tools_to_read(host: SessionHost) -
     assert "`bees`: What is new about bees." in host.model.bodies[0].decode()
     folder = host.state / "skills"
     assert (folder / "bees" / "SKILL.md").stat().st_mode & 0o777 == 0o644
-    assert skills.read_skill("bees", folder) == "Look first.\n"
+    assert skills.instructions((folder / "bees" / "SKILL.md").read_bytes()) == "Look first.\n"
     assert "Look first." in str(host.of_kind("result")[0]["content"])
     letters = [row["from"] for row in host.of_kind("input") if row["kind"] == "mail"]
     assert letters == ["root"]

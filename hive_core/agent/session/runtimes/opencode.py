@@ -20,6 +20,8 @@ _SERVER: Final = "hive_"
 _TOOLS: Final[Mapping[str, str]] = {
     "bash": "bash", "edit": "edit", "list": "glob", "read": "read", "search": "grep",
 }  # fmt: skip
+# Milliseconds that a call over MCP may take, such as one that runs a sub-agent; else half a minute.
+_SERVER_WAIT: Final = 600_000
 _NEEDS_RIPGREP: Final = ("list", "search")
 _LOCKED: Final = ("bash", "edit")
 _NO_SETTINGS: Final = "no-settings"  # of its package: without the folder it does not start
@@ -93,5 +95,6 @@ def _settings(turn: CliTurn) -> Mapping[str, object]:
         "provider": {"hive": provider}, "default_agent": "hive",
         "agent": {"hive": agent, "title": {"disable": True}},
         "permission": _permissions(turn), "share": "disabled", "autoupdate": False,
+        "experimental": {"mcp_timeout": _SERVER_WAIT},
         "snapshot": False, "lsp": False, "formatter": False, "mcp": {}, "plugin": [],
     }  # fmt: skip
