@@ -2,7 +2,8 @@
 
 It has 135 million parameters and knows nothing of tools. Four examples stand in place of the
 system text, at most four tools are offered, and the answer is bound to their schema. So it shows
-that a loop runs, and no more. A file of the operator's own (`path`) gets requests as they are.
+that a loop runs, and no more. A letter that is no task it answers in words, without a tool. A file
+of the operator's own (`path`) gets requests as they are.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 # What a session writes around the messages of others, and beside them.
 _MESSAGE: Final = re.compile(r"<message\b[^>]*>(.*?)</message>", re.DOTALL)
+_TASK: Final = re.compile(r'<message\b[^>]*\bkind="task"')
+_REPORT: Final = "finish_task"
 _NOTE: Final = re.compile(r"<(reminder|session)\b[^>]*>.*?</\1>", re.DOTALL)
 # Of the head of a task what is for programs: among its digits the model misreads names of files.
 _TRACE: Final = re.compile(r"^traceparent: [0-9a-f-]{55}\n", re.MULTILINE)
 _HEAD: Final = "Answer with one tool call. Examples:\n\n"
 _PLAIN: Final = "Answer in one or two short sentences."
+_NOTHING_SAID: Final = ({"role": "user", "content": "Hello"},)
 _CHARACTERS_OF_TOKEN: Final = 3
 _MESSAGE_MOST: Final = 1200  # characters of one message
 _ANSWER_MOST: Final = 192  # tokens
@@ -49,8 +53,11 @@ def small_request(conversation: ModelConversation, context: int, most_out: int |
     """The request for hive-small. The same beginning each time, which it computes only once."""
     names = offered_tools(conversation)
     head = _HEAD + "\n\n".join(_EXAMPLES[name] for name in names) if names else _PLAIN
+    turns = _turns(conversation, context)
+    if not names:  # notes of the session, of which nothing is left, are no words to answer
+        turns = [turn for turn in turns if turn["content"]] or _NOTHING_SAID
     body: dict[str, Any] = {
-        "messages": [{"role": "system", "content": head}, *_turns(conversation, context)],
+        "messages": [{"role": "system", "content": head}, *turns],
         "max_tokens": min(most_out or _ANSWER_MOST, _ANSWER_MOST), "temperature": 0,
         "model": "small", "stream": False,
     }  # fmt: skip
@@ -66,14 +73,32 @@ def _choices(conversation: ModelConversation, names: list[str]) -> list[str]:
     The model repeats itself otherwise, or reports an example.
     """
     has_result = any(message.role == "tool" for message in conversation.messages)
-    barred = conversation.last.tool if has_result else "finish_task"
+    barred = conversation.last.tool if has_result else _REPORT
     return [name for name in names if name != barred] or names
 
 
 def offered_tools(conversation: ModelConversation) -> list[str]:
-    """Those of its tools that the request offers, always in the same order."""
+    """Those of its tools that the request offers, always in the same order.
+
+    None for letters that are no task: bound to a schema, it could not answer them.
+    """
+    if _is_talk(conversation):
+        return []
     names = {tool.name for tool in conversation.tools}
     return [name for name in _TOOLS if name in names]
+
+
+def _is_talk(conversation: ModelConversation) -> bool:
+    """Whether letters came, and no task is open. Only the session writes the marks of letters."""
+    has_task: bool | None = None
+    has_reported = False
+    for message in conversation.messages:
+        if message.role == "tool":
+            has_reported = message.tool == _REPORT
+        elif message.role == "user" and _MESSAGE.search(message.text):
+            has_task = bool(_TASK.search(message.text)) or (bool(has_task) and not has_reported)
+            has_reported = False
+    return has_task is False
 
 
 def _schema(name: str) -> dict[str, Any]:
@@ -102,7 +127,7 @@ def _turns(conversation: ModelConversation, context: int) -> Sequence[Mapping[st
         if room < 0:
             break
         last.insert(0, turn)
-    return [*first, *last] or [{"role": "user", "content": "Hello"}]
+    return [*first, *last] or _NOTHING_SAID
 
 
 def _text(message: Spoken) -> str:

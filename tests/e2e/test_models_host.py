@@ -231,6 +231,16 @@ def test_a_container_has_what_sessions_import_and_cannot_change_it(host: HiveHos
     assert "Read-only file system" in done.stderr
 
 
+def test_an_agent_with_the_embedded_model_answers_a_chat(host: HiveHost) -> None:
+    host.hive("agent", "create", "scout", "--role", "worker", "--runtime", "builtin")
+    answer = host.hive("chat", "scout", text="Hello, who are you?\n").strip()
+    assert len(answer) > 2
+    log = host.hive("session", "log", "scout").splitlines()
+    assert [line.split()[2] for line in log if line.split()[1] == "1"][-3:] == [
+        "response", "end", "closed",
+    ]  # fmt: skip
+
+
 def test_without_its_environment_the_units_of_the_embedded_model_go(host: HiveHost) -> None:
     """As after `scripts/install --no-small` on a host that had the embedded model before."""
     place = host.run("readlink", "/usr/local/lib/hive-small").stdout.strip()
