@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from hive_core.doors.packets import AgentDoor
@@ -39,12 +40,12 @@ class ModelApp:
         except ClientGone:
             pass
         except CallFailed as failure:
-            await self._fail(client, failure, scope["raw_path"])
+            await self._fail(client, failure, scope)
         except asyncio.CancelledError:
             raise
         except Exception:
             log.exception("A fault of hive-model")
-            await self._fail(client, CallFailed(500, "a fault of hive-model"), scope["raw_path"])
+            await self._fail(client, CallFailed(500, "a fault of hive-model"), scope)
 
     async def _serve(self, scope: dict[str, Any], door: AgentDoor, client: ClientSide) -> None:
         route = find_route(scope["method"], scope["raw_path"], scope["query_string"])
@@ -86,8 +87,9 @@ class ModelApp:
             "context": model.context, "max_output": model.max_output,
         }  # fmt: skip
 
-    @staticmethod
-    async def _fail(client: ClientSide, failure: CallFailed, path: bytes) -> None:
+    async def _fail(self, client: ClientSide, failure: CallFailed, scope: dict[str, Any]) -> None:
         if client.is_started:
             raise failure  # the connection is closed, so that the client sees a broken answer
-        await client.fail(failure, wire_of_path(path))
+        door: AgentDoor = scope["state"]["door"]
+        may_drop = partial(self.services.limits.may_drop, door.agent, self.config.models.limits)
+        await client.fail(failure, wire_of_path(scope["raw_path"]), may_drop)

@@ -16,9 +16,10 @@ AsgiMessage = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[AsgiMessage]]
 Send = Callable[[AsgiMessage], Awaitable[None]]
 BODY_SECONDS: Final = 60.0
-# A request that is refused before its body is read: how much of the body is read, and how long.
-_DROPPED_MOST: Final = 1 << 20
-_DROPPED_SECONDS: Final = 5.0
+# A request that is refused before its body is read: how much of the body is read in any case, and
+# how long.
+_DROPPED_FREE: Final = 1 << 20
+_DROPPED_SECONDS: Final = 20.0
 _DIGITS: Final = 15
 _CLOSE: Final = (b"connection", b"close")
 
@@ -58,18 +59,18 @@ class ClientSide:
             raise CallFailed(408, f"the body did not come in {BODY_SECONDS:.0f} s") from None
         return b"".join(parts)
 
-    async def drop_body(self) -> None:
-        """Read the rest of the body, up to a bound, and keep nothing of it.
+    async def drop_body(self, may_drop: Callable[[int], bool]) -> None:
+        """Read the rest of the body, while `may_drop` allows it, and keep nothing of it.
 
         Most clients write a whole request before they read. Where the connection is closed
         meanwhile they report a broken pipe, and not the answer.
         """
         if self.has_whole_body or not self._has_body() or self.header(b"expect"):
             return
-        size, is_more = 0, True
+        part, size, is_more = b"", 0, True
         with suppress(TimeoutError):
             async with asyncio.timeout(_DROPPED_SECONDS):
-                while is_more and size <= _DROPPED_MOST:
+                while is_more and (size <= _DROPPED_FREE or may_drop(len(part))):
                     part, is_more = await self._next_part()
                     size += len(part)
 
@@ -112,11 +113,16 @@ class ClientSide:
     async def reply_json(self, value: object) -> None:
         await self.reply(200, [(b"content-type", b"application/json")], dump(value))
 
-    async def fail(self, failure: CallFailed, wire: WireFormat) -> None:
+    async def fail(
+        self,
+        failure: CallFailed,
+        wire: WireFormat,
+        may_drop: Callable[[int], bool] = lambda _size: False,
+    ) -> None:
         """Answer with an error in the form of the client's wire."""
         headers = [(b"content-type", b"application/json"), *failure.headers]
         with suppress(ClientGone):
-            await self.drop_body()
+            await self.drop_body(may_drop)
             await self.reply(failure.status, headers, dump(wire.error_body(failure)))
 
 

@@ -28,6 +28,7 @@ class CallLimits:
     _begun: dict[str, deque[float]] = field(default_factory=dict)
     _due: dict[str, float] = field(default_factory=dict)
     _refused: dict[RefusedKey, tuple[str, float]] = field(default_factory=dict)
+    _dropped: dict[str, tuple[float, int]] = field(default_factory=dict)
     _bytes: int = 0
 
     @contextmanager
@@ -76,6 +77,18 @@ class CallLimits:
         self._due[agent] = due + gap
         return max(0.0, due - now)
 
+    def may_drop(self, agent: str, limits: ModelLimits, size: int) -> bool:
+        """Count bytes of a refused body that were read for nothing.
+
+        False when the agent has had in this minute what `_BODIES` of the largest size have.
+        """
+        now = self.now()
+        since, dropped = self._dropped.get(agent, (now, 0))
+        if since <= now - MINUTE:
+            since, dropped = now, 0
+        self._dropped[agent] = (since, dropped + size)
+        return dropped + size <= _BODIES * limits.body
+
     def sweep(self) -> None:
         """Forget agents that made no call in the last minute."""
         before = self.now() - MINUTE
@@ -83,6 +96,8 @@ class CallLimits:
             del self._begun[agent]
         for agent in [agent for agent, due in self._due.items() if due <= before]:
             del self._due[agent]
+        for agent in [agent for agent, (at, _) in self._dropped.items() if at <= before]:
+            del self._dropped[agent]
         for key in [key for key, (_, until) in self._refused.items() if until <= self.now()]:
             del self._refused[key]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pydantic_ai.messages import (
@@ -16,6 +16,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from hive_core.runtime.connection import Line
+from hive_core.runtime.shortening import shorten_history
 from hive_core.runtime.wire import ModelChoice
 
 
@@ -68,6 +69,11 @@ class TurnRequest:
         """Read the line; ValueError for a history that this runtime did not write."""
         system, settings = mapping(line.get("system")), mapping(line.get("settings"))
         rounds = settings.get("rounds")
+        messages, results = _shorten(
+            with_system(read_messages(history), str(system.get("text") or "")),
+            {id_: CallResult.of(row) for id_, row in mapping(line.get("results")).items()},
+            _number(line.get("shorten")),
+        )
         return cls(
             _number(line.get("turn")),
             ModelChoice(
@@ -76,12 +82,10 @@ class TurnRequest:
                 str(settings.get("conversation") or ""), str(settings.get("task") or ""),
                 settings.get("hands_back") is True,
             ),
-            with_system(read_messages(history), str(system.get("text") or "")),
-            str(system.get("text") or ""), mapping(system.get("context")),
+            messages, str(system.get("text") or ""), mapping(system.get("context")),
             str(system.get("template") or ""),
             [input_text(row) for row in _rows(line.get("input"))],
-            {id_: CallResult.of(row) for id_, row in mapping(line.get("results")).items()},
-            [_tool(mapping(row)) for row in _rows(line.get("tools"))],
+            results, [_tool(mapping(row)) for row in _rows(line.get("tools"))],
             TurnLimits(
                 rounds if isinstance(rounds, int) else None,
                 str(settings.get("report") or ""), input_text(settings.get("last")),
@@ -93,6 +97,17 @@ class TurnRequest:
         """The last message, when it is an answer whose calls have no results in the history."""
         last = self.history[-1] if self.history else None
         return last if isinstance(last, ModelResponse) and last.tool_calls else None
+
+
+def _shorten(
+    history: list[ModelMessage], results: dict[str, CallResult], times: int
+) -> tuple[list[ModelMessage], dict[str, CallResult]]:
+    """The history and the results, halved so many times."""
+    if times <= 0:
+        return history, results
+    contents = {id_: result.content for id_, result in results.items()}
+    history, contents = shorten_history(history, contents, times)
+    return history, {id_: replace(row, content=contents[id_]) for id_, row in results.items()}
 
 
 def read_messages(lines: bytes) -> list[ModelMessage]:

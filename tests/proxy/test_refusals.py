@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -15,6 +18,8 @@ from fixtures.providers import (
 from proxy.calling import PATHS, WIRES, body, calling
 
 from hive_core.errors import Busy, HiveError, LimitReached, NotAllowed, NotFound
+from hive_core.model.config.models import ModelLimits
+from hive_core.proxy.limits import CallLimits
 
 OTHER = '[models.other]\nprovider = "p"\nname = "other/name"\n'
 
@@ -138,6 +143,59 @@ def test_a_client_that_writes_its_whole_request_first_reads_the_refusal(size: in
             writer.close()
 
     asyncio.run(main())
+
+
+MIB = 1 << 20
+
+
+def write_then_read(path: str, head: bytes, parts: Iterable[bytes]) -> bytes:
+    """The first line of the answer to a client that reads nothing before all is written."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(SECONDS)
+        connection.connect(path)
+        connection.sendall(head)
+        for part in parts:
+            connection.sendall(part)
+        return connection.makefile("rb").readline()
+
+
+def with_length(size: int) -> tuple[bytes, Iterable[bytes]]:
+    return b"content-length: %d\r\n\r\n" % size, repeat(b"x" * MIB, size // MIB)
+
+
+def in_chunks(size: int) -> tuple[bytes, Iterable[bytes]]:
+    chunk = b"%x\r\n%s\r\n" % (MIB, b"x" * MIB)
+    return b"transfer-encoding: chunked\r\n\r\n", [*repeat(chunk, size // MIB), b"0\r\n\r\n"]
+
+
+@pytest.mark.parametrize("form", [with_length, in_chunks])
+def test_a_client_that_writes_far_more_than_the_limit_reads_413(
+    form: Callable[[int], tuple[bytes, Iterable[bytes]]],
+) -> None:
+    """With the limit of the shipped settings, 32 MiB."""
+
+    async def main() -> None:
+        async with calling("chat", json_reply({})) as (host, _):
+            for size in (33 * MIB, 40 * MIB):
+                head, parts = form(size)
+                head = f"POST {PATHS['chat']} HTTP/1.1\r\nhost: x\r\n".encode() + head
+                line = await asyncio.to_thread(write_then_read, str(host.socket), head, parts)
+                assert line.startswith(b"HTTP/1.1 413 "), size
+            assert not host.hived.calls
+
+    asyncio.run(main())
+
+
+def test_an_agent_that_sends_refused_bodies_without_end_is_no_longer_read() -> None:
+    clock = [0.0]
+    limits, settings = CallLimits(lambda: clock[0]), ModelLimits(body=1500)
+    assert [limits.may_drop("ann", settings, 2500) for _ in range(3)] == [True, True, False]
+    assert limits.may_drop("bob", settings, 2500)
+    clock[0] = 61.0
+    assert limits.may_drop("ann", settings, 2500)
+    clock[0] = 200.0
+    limits.sweep()
+    assert limits.may_drop("ann", settings, 6000)
 
 
 def test_a_body_that_is_too_large_is_refused() -> None:

@@ -6,7 +6,6 @@ broker, word for word: place, tasks, plans, questions, waits and limits.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,14 +13,15 @@ from hive_core.agent.prompt_text import escape_tags
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
-from hive_core.agent.session.exchange import ModelExchange
+from hive_core.agent.session.exchange import ModelExchange, ModelFailed
+from hive_core.agent.session.facts import read_facts
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import TurnState
 from hive_core.errors import HiveError
 
-FACTS_MOST: Final = 32 * 1024
-_TASKS: Final = 8
+OVERFLOW: Final = "overflow"  # the `error_kind` of a request that does not fit the model
+_SHORTEN_MOST: Final = 3  # how often a history is halved for its summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,18 @@ class Compactor:
     conversation: OpenConversation
     context: TurnContext
 
-    def run(self, turn: TurnState, exchange: ModelExchange) -> None:
-        """Write the summary, and go on in a new segment with the inputs of the open turn."""
-        summary = exchange.summarize()
+    def run(self, turn: TurnState, exchange: ModelExchange, *, overflows: bool = False) -> None:
+        """Write the summary, and go on in a new segment with the inputs of the open turn.
+
+        `overflows`: the model has refused the history as it is.
+        """
+        summary = _summarize(exchange, overflows=overflows)
         if not summary.strip():
             raise HiveError("the model wrote no summary")
+        facts = read_facts(self.services, self.link, self.context, turn)
         text = (
             f"<summary>\nYour own summary of this conversation so far:\n{escape_tags(summary)}\n\n"
-            f"What the daemon knows now, word for word:\n{self.facts(turn)}\n</summary>"
+            f"What the daemon knows now, word for word:\n{facts}\n</summary>"
         )
         state = self.conversation.state
         present = state.turn or turn
@@ -57,21 +61,17 @@ class Compactor:
         ]  # fmt: skip
         self.conversation.start_segment(records)
 
-    def facts(self, turn: TurnState) -> str:
-        """The facts of the broker, as JSON; every part is bounded."""
-        ask = self.services.try_ask
-        facts = {
-            "you": self.context.identity,
-            "task": ask(self.link, "get_task", task=turn.task) if turn.task else None,
-            "open": ask(self.link, "loose_ends", recursive=False).get("ends"),
-            "tasks": ask(self.link, "list_tasks", open=True, limit=_TASKS).get("tasks"),
-            "plans": ask(self.link, "list_plans", task=turn.task).get("plans")
-            if turn.task else None,
-            "budgets": ask(self.link, "get_usage").get("budgets"),
-        }  # fmt: skip
-        rows = {key: value for key, value in facts.items() if value}
-        text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
-        return escape_tags(text.encode(errors="replace")[:FACTS_MOST].decode(errors="ignore"))
+
+def _summarize(exchange: ModelExchange, *, overflows: bool) -> str:
+    """The summary of the history, or of a shorter and shorter one while it does not fit."""
+    shorten = 1 if overflows else 0
+    while True:
+        try:
+            return exchange.summarize(shorten)
+        except ModelFailed as error:
+            if error.end.get("error_kind") != OVERFLOW or shorten == _SHORTEN_MOST:
+                raise
+        shorten += 1
 
 
 def _trigger_fields(trigger: Record) -> Record:

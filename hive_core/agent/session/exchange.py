@@ -90,8 +90,8 @@ class ModelExchange:
                 case _:  # urgent, or a stop
                     return self._cancel()
 
-    def summarize(self) -> str:
-        """Ask for a summary of the whole history; nothing of it is logged here.
+    def summarize(self, shorten: int = 0) -> str:
+        """Ask for a summary of the history, halved so many times; nothing of it is logged here.
 
         ModelFailed when the model cannot be asked.
         """
@@ -102,7 +102,7 @@ class ModelExchange:
             conversation=self.conversation,
             purpose=RequestPurpose.SUMMARY,
         )
-        self._send(line)
+        self._send({**line, "shorten": shorten})
         answer = ""
         while True:
             line = self._next_line()

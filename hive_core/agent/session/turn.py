@@ -20,7 +20,7 @@ from hive_core.agent.session.calls import (
     error_text,
 )
 from hive_core.agent.session.closing import TurnCloser
-from hive_core.agent.session.compaction import Compactor
+from hive_core.agent.session.compaction import OVERFLOW, Compactor
 from hive_core.agent.session.context import RequestPurpose, TurnContext, read_reminder
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.exchange import ModelExchange, ModelFailed
@@ -73,7 +73,6 @@ class TurnRunner:
     calls: CallRunner
     forks: ForkRunner
     guard: TurnGuard = field(default_factory=TurnGuard)
-    compacted: bool = False
     is_subagent: bool = False  # its turn stays open at its end, and it escalates nothing
     inputs: int = 0  # that the turn had when the context was read
     recall: MemoryRecall | None = None
@@ -232,10 +231,10 @@ class TurnRunner:
             self._park = Parked(why)  # again, it would do the same
         elif kind == "rate":
             self._pause(min(max(pause, 1.0), _RATE_MOST))
-        elif kind == "overflow" and not (self.compacted or self.is_subagent):
-            self._compact(turn)
-        elif kind == "overflow":
-            self._end(turn, "error", error=f"the conversation does not fit the model: {why}")
+        elif kind == OVERFLOW and self.conversation.state.history and not self.is_subagent:
+            self._compact(turn, overflows=True)
+        elif kind == OVERFLOW:
+            self._end_overflow(turn, why)
         else:
             self._note_failure(why, pause)
 
@@ -260,15 +259,21 @@ class TurnRunner:
         room = self.context.model.context * self.services.settings.compact_at
         return bool(self.conversation.state.history) and self.conversation.state.tokens > room
 
-    def _compact(self, turn: TurnState) -> None:
-        self.compacted = True
+    def _compact(self, turn: TurnState, *, overflows: bool = False) -> None:
         compactor = Compactor(self.services, self.link, self.conversation, self.context)
         try:
-            compactor.run(turn, self.exchange)
+            compactor.run(turn, self.exchange, overflows=overflows)
         except ModelFailed as error:
-            self._on_error(turn, {**error.end, "error": f"cannot compact: {error.reason}"})
+            why = f"cannot compact: {error.reason}"
+            if error.end.get("error_kind") == OVERFLOW:
+                self._end_overflow(turn, why)
+            else:
+                self._on_error(turn, {**error.end, "error": why})
         except HiveError as error:
             self._note_failure(f"cannot compact: {error.reason}", 0)
+
+    def _end_overflow(self, turn: TurnState, why: str) -> None:
+        self._end(turn, "error", error=f"the conversation does not fit the model: {why}")
 
     # The calls.
 
