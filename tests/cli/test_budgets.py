@@ -27,7 +27,7 @@ BUDGETS = [
     {"agent": "a", "kind": "money", "tier": "", "unit": "millionths", "left": 750_000,
      "spent": 1_250_000, "owed": 0, "source": "reported", "task": ""},
     {"agent": "root", "kind": "tokens", "tier": "", "unit": "tokens", "left": 10, "spent": 5,
-     "owed": 0, "source": "reported", "task": ""},
+     "owed": 0, "source": "measured", "task": ""},
     {"agent": "a", "kind": "time", "tier": "", "unit": "seconds", "left": 60, "spent": 5,
      "owed": 0, "source": "measured", "task": ""},
     {"agent": "a", "kind": "tokens", "tier": "", "unit": "tokens", "left": 7, "spent": 1,
@@ -72,8 +72,8 @@ def test_budgets_are_shown_in_readable_units(hive: Hive) -> None:
     done = hive("budget", "show", "a")
     assert [line.split() for line in done.out.splitlines()] == [
         ["AGENT", "KIND", "TIER", "TASK", "LEFT", "SPENT", "OWED", "UNIT"],
-        ["a", "money", "-", "-", "0.75", "~1.25", "~0.00", "millionths"],
-        ["root", "tokens", "-", "-", "10", "~5", "~0", "tokens"],
+        ["a", "money", "-", "-", "0.75", "~1.25", "~0.00", "EUR"],
+        ["root", "tokens", "-", "-", "10", "5", "0", "tokens"],
         ["a", "time", "-", "-", "1m", "5s", "0s", "seconds"],
         ["a", "tokens", "-", "3c5fd05d96ef", "7", "~1", "~0", "tokens"],
     ]

@@ -39,7 +39,8 @@ def test_the_report_is_the_end_and_a_record(world: World) -> None:
     assert said["result"] == {
         "worker": "a1", "worker_id": world.uuid("a1"), "status": "partial",
         "summary": "half of it", "data": {"n": 1}, "error": "", "artifacts": ["art"],
-        "duration": 12.5, "tokens": 70, "cost": 9, "attempts": 1,
+        "duration": 12.5, "tokens": 70, "cost": 9, "source": "reported",
+        "attempts": 1,
     }  # fmt: skip
     assert state(world, other) == "in_progress"
 

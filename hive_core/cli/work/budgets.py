@@ -122,15 +122,16 @@ def budget() -> None:
     """List, set and close budgets of agents."""
 
 
-def _cells(row: Row) -> Row:
+def _cells(row: Row, currency: object) -> Row:
     kind = str(row["kind"])
-    mark = REPORTED if row.get("source") == "reported" else ""
+    mark = "" if row.get("source") == "measured" else REPORTED
     spent = {key: f"{mark}{format_amount(kind, row[key])}" for key in ("spent", "owed")}
     return {
         **row,
         **spent,
         "left": format_amount(kind, row["left"]),
         "task": row.get("task") or "-",
+        "unit": currency if kind == "money" else row.get("unit"),
     }
 
 
@@ -149,10 +150,14 @@ _BALANCES: Final = Listing(
 def show(session: Session, name: str | None, style: str) -> None:
     """Show the budgets that pay for NAME: its own, or those of ancestors; without NAME, all.
 
-    A task with its own budget has a line of its own. Figures that agents report begin with ~.
+    A task with its own budget has a line of its own. Figures that agents report, or that are
+    estimated, begin with ~.
     """
-    rows = _rows(session.ask("get_usage", agent=name).get("budgets"))
-    _BALANCES.show(map(_cells, rows) if style == "table" else rows, style)
+    reply = session.ask("get_usage", agent=name)
+    rows = _rows(reply.get("budgets"))
+    if style == "table":
+        rows = [_cells(row, reply.get("currency")) for row in rows]
+    _BALANCES.show(rows, style)
 
 
 budget.add_command(show, "list")

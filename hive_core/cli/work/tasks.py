@@ -32,7 +32,7 @@ from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session, complete_agent, complete_task, entries
 from hive_core.cli.core.units import format_duration
 from hive_core.cli.host.todo import age
-from hive_core.cli.work.budgets import format_amount, parse_amount
+from hive_core.cli.work.budgets import REPORTED, format_amount, parse_amount
 from hive_core.model.wire.trace_context import parse_traceparent
 
 STATES: Final = (
@@ -185,12 +185,22 @@ def _result(result: object) -> Iterator[str]:
         return
     yield ""
     yield f"result     {words(result.get('status'))}, {_duration(result.get('duration'))}"
-    for field in ("error", "artifacts", "tokens", "cost"):
+    for field in ("error", "artifacts"):
         if result.get(field):
             yield f"{field:<10} {words(result.get(field))}"
+    yield from _spend(result)
     yield from quote(str(result.get("summary") or ""))
     if result.get("data") is not None:
         yield from _block("data", as_json(result.get("data"), 2))
+
+
+def _spend(result: Row) -> Iterator[str]:
+    """Tokens and money of the task; figures that are not measured have a mark."""
+    mark = "" if result.get("source") == "measured" else REPORTED
+    if result.get("tokens"):
+        yield f"tokens     {mark}{words(result.get('tokens'))}"
+    if result.get("cost"):
+        yield f"cost       {mark}{format_amount('money', result.get('cost'))}"
 
 
 def _duration(value: object) -> str:

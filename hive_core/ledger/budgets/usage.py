@@ -233,6 +233,20 @@ class UsageStore:
         )
         return dict(rows)
 
+    def unmeasured(self) -> list[tuple[str, str, str]]:
+        """Agent, kind and source of all tokens and money that the daemon has not measured."""
+        rows = self._db.rows(
+            "SELECT agent, kind, source FROM usage WHERE source <> ?"
+            " AND kind IN ('tokens', 'tokens_in', 'tokens_out', 'money')"
+            " GROUP BY 1, 2, 3 HAVING SUM(amount) <> 0", (UsageSource.MEASURED.value,),
+        )  # fmt: skip
+        return [(agent, kind, source) for agent, kind, source in rows]
+
+    def parts_of_task(self, task: str) -> list[tuple[str, str, int]]:
+        """Kind, source and amount of what a task has used so far."""
+        rows = self._db.rows("SELECT kind, source, amount FROM task_usage WHERE task = ?", (task,))
+        return [(kind, source, amount) for kind, source, amount in rows]
+
     def by_task(
         self, since: float, agents: Iterable[str] | None, limit: int
     ) -> list[tuple[str, str, str, int]]:

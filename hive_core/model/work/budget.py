@@ -7,6 +7,7 @@ stays the same: the free and the spent amounts of a tree are what the operator p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -42,11 +43,14 @@ class UsageSource(StrEnum):
     ESTIMATED = "estimated"
 
 
+# The first that a figure has a part of is its source.
+_CERTAINTY: Final = (UsageSource.REPORTED, UsageSource.ESTIMATED)
+
 # What an agent works with: when one is used up, the agent gets no new task and no tool.
 FUEL: Final = (BudgetKind.TOKENS, BudgetKind.MONEY, BudgetKind.TIME)
 # Bounds: they are not used up, and each is at most the next one up the tree.
 BOUNDS: Final = frozenset({BudgetKind.CALLS, BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT})
-# What agents report of themselves; the daemon cannot measure it.
+# What agents may report of themselves. The daemon measures it in calls through hive-model alone.
 REPORTED_KINDS: Final = frozenset(
     {BudgetKind.TOKENS, BudgetKind.MONEY, BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT}
 )
@@ -62,9 +66,9 @@ UNITS: Final = {
 }  # fmt: skip
 
 
-def source_of(kind: BudgetKind) -> UsageSource:
-    """Where the usage of this kind comes from."""
-    return UsageSource.REPORTED if kind in REPORTED_KINDS else UsageSource.MEASURED
+def least_certain(sources: Collection[str]) -> UsageSource:
+    """The source of a figure whose parts come from these."""
+    return next((source for source in _CERTAINTY if source in sources), UsageSource.MEASURED)
 
 
 def to_stored_amount(kind: BudgetKind, amount: int) -> int:

@@ -23,9 +23,9 @@ from hive_core.model.work.budget import (
     Budget,
     BudgetKind,
     UsageSource,
-    source_of,
     to_display,
 )
+from hive_core.operations.budgets.budget_sources import BudgetSources
 from hive_core.operations.budgets.cpu_time import read_cpu, running_agents
 from hive_core.operations.budgets.operations import Tiers
 from hive_core.operations.budgets.payer_budget import (
@@ -94,8 +94,8 @@ class Balance(Result):
     )
     owed: int = Field(description="The use beyond it that is not paid yet.")
     source: str = Field(
-        description="Source of the numbers: `measured` by the daemon, or `reported` by agents;"
-        " tokens and money of calls through hive-model are measured in any case."
+        description="Source of the numbers: `measured` by the daemon; `reported`, wholly or partly,"
+        " by agents; or `estimated`, partly: calls of models whose end is not known."
     )
     task: str = Field(description="The task that has this fund; empty: it is an agent's budget.")
 
@@ -170,7 +170,9 @@ def report_usage(call: Call, params: ReportUsageParams) -> Record[UsageReported]
     values = params.model_dump(exclude={"idempotency_key", "turn_seconds"})
     values.update(turns=len(params.turn_seconds), seconds=sum(params.turn_seconds))
     fields = {key: value for key, value in values.items() if value}
-    result = UsageReported(budgets=list(_balances(call, call.uuid, tuple(REPORTED_KINDS))))
+    sources = BudgetSources(call, just_reported=True)
+    balances = _balances(call, call.uuid, tuple(REPORTED_KINDS), sources)
+    result = UsageReported(budgets=list(balances))
     return Record(result, fields=fields)
 
 
@@ -198,35 +200,39 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResul
         return Later(requeue_with(sums))
     rows = [*_sum_rows(sums), *(_context_rows(call, uuid) if params.by == "agent" else ())]
     page = list(take_fitting(rows[:ROWS], lambda row: reply_bytes(row.key)))
+    sources = BudgetSources(call)
+    balances = _balances(call, uuid, tuple(BudgetKind), sources) if uuid else None
     return UsageResult(
-        budgets=list(_balances(call, uuid, tuple(BudgetKind)) if uuid else _all_balances(call)),
+        budgets=list(_all_balances(call, sources) if balances is None else balances),
         sums=page, currency=call.settings.budgets.currency, whole=len(page) == len(rows),
     )  # fmt: skip
 
 
-def _balances(call: Call, uuid: str, kinds: Iterable[BudgetKind]) -> Iterator[Balance]:
+def _balances(
+    call: Call, uuid: str, kinds: Iterable[BudgetKind], sources: BudgetSources
+) -> Iterator[Balance]:
     for kind in kinds:
         budgets = bounds(call, uuid, kind) if kind in SLIDING else paying_budgets(call, uuid, kind)
-        yield from (_balance(call, budget) for budget in budgets)
+        yield from (_balance(call, budget, sources) for budget in budgets)
     for fund in call.ledger.budgets.funds.of_agent(uuid):
         if fund.budget.kind in kinds:
-            yield _balance(call, fund.budget, fund.task)
+            yield _balance(call, fund.budget, sources, fund.task)
 
 
-def _all_balances(call: Call) -> Iterator[Balance]:
+def _all_balances(call: Call, sources: BudgetSources) -> Iterator[Balance]:
     budgets = (budget for kind in BudgetKind for budget in call.ledger.budgets.of_kind(kind))
-    yield from (_balance(call, settle(call, budget)) for budget in islice(budgets, ROWS))
+    yield from (_balance(call, settle(call, budget), sources) for budget in islice(budgets, ROWS))
     for fund in islice(call.ledger.budgets.funds.all(), ROWS):
-        yield _balance(call, fund.budget, fund.task)
+        yield _balance(call, fund.budget, sources, fund.task)
 
 
-def _balance(call: Call, budget: Budget, task: str = "") -> Balance:
+def _balance(call: Call, budget: Budget, sources: BudgetSources, task: str = "") -> Balance:
     kind, budget = budget.kind, with_reported_use(call, budget)
     return Balance(
         kind=kind.value, tier=budget.tier, unit=UNITS[kind], agent=holder_name(call, budget),
         left=to_display(kind, budget.free), held=to_display(kind, budget.held),
         spent=to_display(kind, budget.spent),
-        owed=to_display(kind, budget.over), source=source_of(kind).value, task=task,
+        owed=to_display(kind, budget.over), source=sources.of(budget, task), task=task,
     )  # fmt: skip
 
 

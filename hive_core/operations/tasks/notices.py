@@ -26,6 +26,7 @@ from hive_core.model.work.task import Task
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.notices import PRIORITY, More, deliver, inbox
 from hive_core.operations.questions.letters import quote_lines
+from hive_core.operations.tasks.spend import task_spend
 
 TASKS: Final = "tasks"
 MOMENT: Final = 0.1  # seconds between two messages to the same assigner
@@ -97,7 +98,9 @@ def task_line(call: Call, task: Task) -> str:
     result = task.result
     if result is not None:
         summary = _excerpt(result.summary or result.error)
-        state = f"{state}, {result.status}" + (f": {summary}" if summary else "")
+        spend = task_spend(call, task).text(call.settings.budgets.currency)
+        state = f"{state}, {result.status}{f' ({spend})' if spend else ''}"
+        state += f": {summary}" if summary else ""
     elif task.why:
         state = f"{state}: {_excerpt(task.why)}"
     elif task.progress:

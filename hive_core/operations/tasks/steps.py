@@ -21,6 +21,7 @@ from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.tasks.notices import correct_news, notify_assigner
+from hive_core.operations.tasks.spend import task_spend
 
 # The daemon tells the assigner about these states: an end, a wait for a decision or an answer.
 _NEWS_STATES: Final = frozenset({
@@ -49,8 +50,7 @@ def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]
         "why": "", "assigner": current_assigner(call, task), **clock, **changes
     }  # fmt: skip
     after = call.ledger.tasks.move(task.id, event, call.now, **whole)
-    more = {"status": after.result.status.value} if after.result is not None else {}
-    log_event(call, after, event, after.why, **more)
+    log_event(call, after, event, after.why, **_end_fields(call, after))
     call.notify(task_topic(task.id), f"tasks:{after.assigner}", "events")
     if task.begun or after.begun:  # otherwise the activity of its agent does not change
         update_activity(call, after.assignee)
@@ -65,6 +65,13 @@ def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]
     if event in _GIVEN_BACK:
         emit(call, TaskHandedBack(after.id, after.why))
     return after
+
+
+def _end_fields(call: Call, task: Task) -> dict[str, object]:
+    """What the event of a task's end has beside the others: its status and its spend."""
+    if task.result is None:
+        return {}
+    return {"status": task.result.status.value, **task_spend(call, task).fields}
 
 
 def _is_news(before: Task, after: Task, event: str) -> bool:

@@ -15,6 +15,7 @@ from hive_core.model.work.judgement import CHECK, MODEL
 from hive_core.model.work.task import UNSTARTED, Task, TaskResult
 from hive_core.operations.pages import reply_bytes
 from hive_core.operations.tasks.notices import party_name, task_traceparent
+from hive_core.operations.tasks.spend import task_spend
 
 _UP: Final = frozenset({State.RUNNING, State.DEGRADED})
 _DOWN: Final = frozenset({State.STOPPED, State.FAILED, State.PARKED})
@@ -29,9 +30,13 @@ class ResultRow(Result):
     error: str = Field(description="Why the task is not complete; empty when it is.")
     artifacts: list[str] = Field(description="Ids of artifacts that the agent stored for it.")
     duration: float = Field(description="Seconds from the first start to the end; measured.")
-    tokens: int | None = Field(description="Tokens spent; reported by the agent, not measured.")
+    tokens: int | None = Field(description="Tokens spent for the task; null: unknown.")
     cost: int | None = Field(
-        description="Cost in millionths of the currency; reported by the agent, not measured."
+        description="Cost of the task in millionths of the currency; null: unknown."
+    )
+    source: str = Field(
+        description="Source of `tokens` and `cost`: `measured` by the daemon; `reported`, wholly or"
+        " partly, by the agent; `estimated`; empty when both are unknown."
     )
     attempts: int = Field(description="How often the task was given to its agent.")
 
@@ -133,14 +138,15 @@ def judgement_rows(call: Call, task: Task) -> list[JudgementRow]:
 
 
 def _result_fields(call: Call, task: Task, result: TaskResult, ended: float) -> ResultRow:
+    spend = task_spend(call, task)
     started = ended if task.started is None else task.started
     return ResultRow(
         worker=party_name(call, task.assignee), worker_id=task.assignee,
         status=result.status.value, summary=result.summary,
         data=None if result.data is None else dict(result.data),
         error=result.error, artifacts=list(result.artifacts),
-        duration=round(max(0.0, ended - started), 3), tokens=result.tokens,
-        cost=result.cost, attempts=task.attempt,
+        duration=round(max(0.0, ended - started), 3), tokens=spend.tokens,
+        cost=spend.cost, source=spend.source, attempts=task.attempt,
     )  # fmt: skip
 
 
