@@ -57,6 +57,8 @@ class OperatorApp:
 
     async def _test(self, alias: str) -> dict[str, Any]:
         config = self.app.config
+        if alias not in config.models.models:
+            raise CallFailed(404, f"no model {alias[:64]!r}; `hive model list` lists all")
         target = config.targets(alias)[0]
         result = {
             "alias": alias, "provider": target.model.provider, "name": target.model.name,

@@ -42,6 +42,9 @@ from hive_core.runtime.turn_request import (
 )
 from hive_core.runtime.usage import TurnMeter
 
+# The session runs fewer calls of one answer, and refuses the others. With more, an answer is a fault
+# of the model: to read on costs time with the square of their number.
+_CALLS_MOST: Final = 512
 _PAUSE: Final = 0.05  # seconds of text that one `delta` carries
 
 
@@ -149,9 +152,12 @@ class TurnLoop:
                 self.model, history, model_settings=self._settings(last=last),
                 model_request_parameters=self._parameters(last=last),
             ) as stream:  # fmt: skip
-                pending, sent = "", time.monotonic()
+                pending, sent, calls = "", time.monotonic(), 0
                 async for event in stream:
                     self.meter.note_first()
+                    calls += _begins_call(event)
+                    if calls > _CALLS_MOST:
+                        raise ValueError(f"the answer has more than {_CALLS_MOST} calls")
                     pending += _text_of(event)
                     if pending and time.monotonic() - sent > _PAUSE:
                         await self.session.send({"type": "delta", "text": pending})
@@ -232,6 +238,10 @@ def _return_part(call: ToolCallPart, result: CallResult) -> ModelRequestPart:
         call.tool_name, result.content, call.tool_call_id,
         outcome="failed" if result.is_error else "success",
     )  # fmt: skip
+
+
+def _begins_call(event: object) -> bool:
+    return isinstance(event, PartStartEvent) and isinstance(event.part, ToolCallPart)
 
 
 def _text_of(event: object) -> str:

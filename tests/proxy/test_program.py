@@ -58,7 +58,8 @@ def test_a_test_says_what_is_wrong() -> None:
             result = await ask_test(host, "m")
             assert result["error"] == 'the provider answered 404: {"error": "no ***"}'
             assert (await ask_test(host, "m"))["error"] == "cannot reach the provider"
-            assert "model 'x' does not exist" in (await ask_test(host, "x"))["error"]["message"]
+            message = (await ask_test(host, "x"))["error"]["message"]
+            assert message == "no model 'x'; `hive model list` lists all"
             path = host.folder / "operator.sock"
             assert (await host.post(PATHS["chat"], body("chat"), socket=path)).status == 404
             assert stat.S_IMODE(path.stat().st_mode) in (0o600, 0o660)

@@ -42,6 +42,16 @@ class OpenConversation:
         with self._changed:
             return step_of(self._log.state)
 
+    def lock(self) -> bool:
+        """Write its log again; True when another process has changed it meanwhile."""
+        with self._changed:
+            return self._log.lock()
+
+    def unlock(self) -> None:
+        """Let another process write its log, while its turn waits."""
+        with self._changed:
+            self._log.unlock()
+
     def append(self, record: Record) -> Record:
         """Log a record; it is on disk when this returns, with all before it."""
         return self._append(record, sync=True)

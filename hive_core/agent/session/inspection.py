@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ from hive_core.agent import output
 from hive_core.agent.session.log import MAIN, ConversationLog, conversations, segments
 from hive_core.agent.session.records import Record, read_records
 from hive_core.agent.session.state import texts
-from hive_core.errors import InvalidArgument, NotFound
+from hive_core.errors import Busy, Conflict, InvalidArgument, NotFound
 
 COMMANDS: Final = ("log", "show", "rewind")
 _LINE_MOST: Final = 160
@@ -26,7 +26,7 @@ def run_inspection(folder: Path, arguments: Sequence[str]) -> int:
     if options.command == "rewind":
         _rewind(folder, options.conversation, options.turn)
     elif options.command == "show":
-        _show(folder, options.conversation, options.turn)
+        _show(folder, options)
     else:
         _print_log(folder, options)
     return 0
@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
                      help="text (default) or jsonl: the whole records")  # fmt: skip
     show = commands.add_parser("show", help="print what was said, called and answered")
     rewind = commands.add_parser(
-        "rewind", help="go on from the end of an earlier turn; the session must be stopped"
+        "rewind", help="go on from the end of an earlier turn; refused while a turn runs"
     )
     for command in (log, show, rewind):
         command.add_argument(
@@ -67,12 +67,21 @@ def _records(folder: Path, conversation: str) -> list[Record]:
     ]
 
 
-def _of_turn(records: list[Record], turn: int | None) -> Iterator[Record]:
-    return (row for row in records if turn is None or row.get("turn") == turn)
+def _of_turn(options: argparse.Namespace, folder: Path) -> list[Record]:
+    """The records of a conversation, or of one of its turns. NotFound: there is no such turn."""
+    records, turn = _records(folder, options.conversation), options.turn
+    if turn is None:
+        return records
+    rows = [row for row in records if row.get("turn") == turn]
+    if not rows:
+        turns = [number for row in records if isinstance(number := row.get("turn"), int)]
+        there = f"it has turns {min(turns)} to {max(turns)}" if turns else "it has no turn yet"
+        raise NotFound(f"no turn {turn} in conversation {options.conversation}: {there}")
+    return rows
 
 
 def _print_log(folder: Path, options: argparse.Namespace) -> None:
-    for record in _of_turn(_records(folder, options.conversation), options.turn):
+    for record in _of_turn(options, folder):
         if options.output == "jsonl":
             output.line(json.dumps(record, ensure_ascii=False))
         else:
@@ -101,8 +110,8 @@ def _subject(record: Record) -> str:
     return subjects.get(str(record["t"]), str(text))
 
 
-def _show(folder: Path, conversation: str, turn: int | None) -> None:
-    for record in _of_turn(_records(folder, conversation), turn):
+def _show(folder: Path, options: argparse.Namespace) -> None:
+    for record in _of_turn(options, folder):
         text = _shown_text(record)
         if text:
             output.line(output.plain(text) + "\n")
@@ -134,7 +143,16 @@ def _call_lines(record: Record) -> list[str]:
 def _rewind(folder: Path, conversation: str, turn: int) -> None:
     """Add the record that takes the history back; nothing of the log is deleted."""
     _records(folder, conversation)
-    with ConversationLog(folder, conversation) as log:
+    try:
+        log = ConversationLog(folder, conversation)
+    except Busy:
+        reason = f"cannot rewind {conversation}: its turn runs; wait until the turn ends or waits"
+        raise Busy(reason) from None
+    with log:
+        task = log.state.turn.task if log.state.turn else ""
+        if task:
+            reason = f"its turn works on task {task}; cancel the task first"
+            raise Conflict(f"cannot rewind {conversation}: {reason}")
         if not log.state.can_rewind(turn):
             raise InvalidArgument(
                 f"cannot rewind {conversation} to turn {turn}: it is not in the present segment",

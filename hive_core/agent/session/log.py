@@ -42,6 +42,7 @@ class ConversationLog:
         self.conversation = conversation
         self._sync_file = sync
         self._is_synced = True
+        self._unlocked_at: int | None = None  # its size; None: this process writes
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = self._open_file()
         try:
@@ -62,6 +63,24 @@ class ConversationLog:
         if not self._is_synced:
             self._sync_file(self._file)
             self._is_synced = True
+
+    def unlock(self) -> None:
+        """Let another process write, until `lock`; this one writes nothing meanwhile."""
+        if self._unlocked_at is None:
+            self.sync()
+            self._unlocked_at = os.fstat(self._file).st_size
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def lock(self) -> bool:
+        """Write again; True when another process has written meanwhile, and the state is new."""
+        before, self._unlocked_at = self._unlocked_at, None
+        if before is None:
+            return False
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        is_new = os.fstat(self._file).st_size != before
+        if is_new:
+            self.state = self._read()
+        return is_new
 
     def start_segment(self, records: list[Record]) -> None:
         """Go on in a new file with these records; the old one stays beside it as `log.N`."""

@@ -182,8 +182,14 @@ class AgentSession:
         with self._changed:
             if name not in self._open:
                 self._open[name] = OpenConversation(self.services.folder, name)
+            self._lock_log(name)
             self._users[name] = self._users.get(name, 0) + 1
             return self._open[name]
+
+    def _lock_log(self, name: str) -> None:
+        """Write the log of a conversation again, which somebody may have rewound meanwhile."""
+        if self._open[name].lock() and self._open[name].is_idle:
+            self._parked[name] = Parked("rewound")  # so that its next turn says that it works
 
     @contextmanager
     def holding(self, name: str) -> Iterator[OpenConversation]:
@@ -220,6 +226,8 @@ class AgentSession:
         ):  # fmt: skip
             self._users.pop(name, None)
             self._open.pop(name).close()
+        elif conversation is not None and name in self._parked and not self._users.get(name):
+            conversation.unlock()  # a turn that waits may be rewound
 
     def _note_pause(self, name: str, task: str) -> None:
         self._paused.pop(name, None)
@@ -229,7 +237,10 @@ class AgentSession:
     def _start(self, name: str, *, after_park: bool) -> None:
         """Have a thread run the open turn, unless one does."""
         conversation = self._open.get(name)
-        if conversation is None or conversation.is_idle or name in self._running:
+        if conversation is None or name in self._running:
+            return
+        self._lock_log(name)
+        if conversation.is_idle:
             return
         was_parked = after_park and self._parked.pop(name, None) is not None
         thread = threading.Thread(

@@ -58,6 +58,9 @@ _NUDGE: Final = (
 )
 # After these a queen may have other tools and another prompt.
 PHASE_MOVES: Final = frozenset({"run_agent_with_input", "stop_worker", "switch_to_reviewing"})
+# Calls of one answer that are run.
+CALLS_MOST: Final = 128
+TOO_MANY: Final = f"not run: one answer may have at most {CALLS_MOST} calls; make it again if needed"
 LIMIT: Final = "this was the last step of the turn: only the report was allowed"
 
 
@@ -279,6 +282,8 @@ class TurnRunner:
 
     def answer(self, turn: TurnState, call: ToolCall, *, last: bool) -> CallAnswer:
         """Run a call between its two records, or answer it as its records say."""
+        if turn.calls.index(call) >= CALLS_MOST:
+            return self._refuse_excess(turn, call)
         kind = self.context.toolset.kinds.get(call.name, "")
         refusal = self._refusal(turn, call, kind, last=last)
         if refusal:
@@ -288,6 +293,14 @@ class TurnRunner:
         else:
             outcome = self._run_call(turn, call, kind)
         return self._log_result(turn, call, outcome)
+
+    def _refuse_excess(self, turn: TurnState, call: ToolCall) -> CallAnswer:
+        """Answer a call of an answer with too many; without a sync, since nothing was done."""
+        self.conversation.append_unsynced({
+            "t": "result", "turn": turn.number, "call": call.id, "content": TOO_MANY,
+            "is_error": True,
+        })  # fmt: skip
+        return CallAnswer(TOO_MANY, is_error=True)
 
     def _run_call(self, turn: TurnState, call: ToolCall, kind: str) -> CallAnswer:
         run = self.calls.run if call.started is None else self.calls.run_again

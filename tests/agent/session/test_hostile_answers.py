@@ -16,6 +16,7 @@ from fixtures.world import world
 from typing_extensions import override
 
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
+from hive_core.agent.session.turn import CALLS_MOST, TOO_MANY
 
 DEEP = 10_000
 REPORT = {"status": "success", "summary": "ok"}
@@ -51,6 +52,38 @@ def test_hostile_calls_are_answered_with_errors_and_the_task_goes_on(host: Sessi
     for call in "abc":
         assert results[call]["content"] == "the arguments are not a JSON object"
     assert host.replies() == []
+
+
+def many_calls(count: int) -> ModelAnswer:
+    return ModelAnswer(calls=[(f"c{n}", "get_task", {"task": f"{n}"}) for n in range(count)])
+
+
+def test_an_answer_with_many_calls_has_the_first_ones_run_and_the_others_refused(
+    host: SessionHost,
+) -> None:
+    count = 400
+    host.model.script = [many_calls(count), ModelAnswer(calls=[("g", "finish_task", REPORT)])]
+    task = host.assign("Do it.")
+    name = f"task-{task}"
+    host.start()
+    host.until(lambda: host.task(task)["state"] == "done")
+    host.until(lambda: "closed" in host.kinds(name))
+    assert len(host.of_kind("call", name)) == CALLS_MOST + 1  # and the report
+    results = [row for row in host.of_kind("result", name) if row["call"] != "g"]
+    assert [row["call"] for row in results] == [f"c{n}" for n in range(count)]
+    assert {row["content"] for row in results[CALLS_MOST:]} == {TOO_MANY}
+    assert TOO_MANY not in {row["content"] for row in results[:CALLS_MOST]}
+    assert host.model.bodies[1].count(TOO_MANY.encode()) == count - CALLS_MOST
+    host.kill()
+
+
+def test_an_answer_with_thousands_of_calls_is_a_fault_of_the_model(host: SessionHost) -> None:
+    host.model.script = [many_calls(5000), ModelAnswer(calls=[("g", "finish_task", REPORT)])]
+    task = host.assign("Do it.")
+    host.start()
+    host.until(lambda: host.task(task)["state"] == "done")
+    assert [row["call"] for row in host.of_kind("call", f"task-{task}")] == ["g"]
+    host.kill()
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])

@@ -10,7 +10,7 @@ import pytest
 from hive_core.agent.session.inspection import run_inspection
 from hive_core.agent.session.log import MAIN, ConversationLog
 from hive_core.agent.session.records import Record
-from hive_core.errors import Busy, InvalidArgument, NotFound
+from hive_core.errors import Busy, Conflict, InvalidArgument, NotFound
 
 
 def write_turn(log: ConversationLog, turn: int) -> None:
@@ -85,7 +85,26 @@ def test_a_rewind_keeps_the_log_and_shortens_the_history(folder: Path) -> None:
 def test_a_rewind_to_an_unknown_turn_or_under_a_running_turn_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidArgument, match="to turn 9"):
         run_inspection(folder, ["rewind", "--turn", "9"])
-    with ConversationLog(folder, MAIN), pytest.raises(Busy):
+    with (
+        ConversationLog(folder, MAIN),
+        pytest.raises(Busy, match="cannot rewind main: its turn runs; wait until"),
+    ):
+        run_inspection(folder, ["rewind", "--turn", "1"])
+
+
+@pytest.mark.parametrize("command", ["log", "show"])
+def test_a_turn_that_does_not_exist_is_refused_with_those_that_do(
+    folder: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(NotFound, match="no turn 99 in conversation main: it has turns 1 to 2"):
+        run_inspection(folder, [command, "--turn", "99"])
+    assert capsys.readouterr().out == ""
+
+
+def test_a_turn_that_works_on_a_task_is_not_rewound(folder: Path) -> None:
+    with ConversationLog(folder, MAIN) as log:
+        log.append({"t": "input", "turn": 3, "kind": "task", "id": "t", "text": "x", "task": "t1"})
+    with pytest.raises(Conflict, match="its turn works on task t1; cancel the task first"):
         run_inspection(folder, ["rewind", "--turn", "1"])
 
 

@@ -15,7 +15,9 @@ from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost, session_host
 from fixtures.world import world
 
+from hive_core.agent.session.inspection import run_inspection
 from hive_core.agent.session.log import ConversationLog
+from hive_core.errors import Busy
 
 
 @pytest.fixture(name="host")
@@ -200,3 +202,36 @@ def test_a_letter_before_the_turn_is_parked_is_not_left_for_the_next_one(
     host.until(lambda: len(host.of_kind("input")) == 3)
     held.set()
     assert host.until(host.replies) == ["back"]
+
+
+def test_a_turn_that_waits_after_failures_is_rewound_and_the_next_letter_goes_on(
+    host: SessionHost,
+) -> None:
+    host.model.answer = lambda _number, body: (
+        ModelAnswer("aye") if "letter-one" in json.dumps(body) else ModelAnswer(status=503)
+    )
+    host.start()
+    host.send("letter-one")
+    host.until(lambda: host.replies() == ["aye"])
+    host.model.answer = lambda _number, _body: ModelAnswer(status=503)
+    host.send("letter-two")
+    host.until(lambda: any(row["kind"] == "escalation" for row in host.world.mail("lead")))
+    host.until(lambda: has_rewound(host))
+    host.model.answer = lambda _number, _body: ModelAnswer("three it is")
+    host.send("three")
+    host.until(lambda: "three it is" in host.replies())
+    body = host.model.bodies[-1].decode()
+    assert "letter-one" in body
+    assert "letter-two" not in body
+    activity = host.world.call("operator", "get_agent", agent="worker")["activity"]
+    assert activity != "blocked"
+    host.kill()
+
+
+def has_rewound(host: SessionHost) -> bool:
+    """Rewind the conversation, once its turn waits."""
+    try:
+        run_inspection(host.state / "session", ["rewind", "--turn", "1"])
+    except Busy:
+        return False
+    return True
