@@ -30,6 +30,7 @@ from hive_core.varlink import Message
 
 log = logging.getLogger(__name__)
 NOTE_EVERY: Final = 5.0
+_UNPRICED_MOST: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class Accounts:
         self._journal = ReportJournal(journal)
         self._settlements = DaemonReports(self._link, "SettleModel", self._journal)
         self._open: dict[str, Callable[[], int]] = {}
+        self._unpriced: list[str] | None = None  # None: not looked up yet
 
     @property
     def is_connected(self) -> bool:
@@ -88,6 +90,16 @@ class Accounts:
 
     def _send_all(self) -> None:
         self._settlements.send_all()
+        self._send_unpriced()
+
+    def note_unpriced(self, aliases: list[str]) -> None:
+        """Tell hived which models have no known price, now and whenever it is there again."""
+        self._unpriced = aliases[:_UNPRICED_MOST]
+        self._send_unpriced()
+
+    def _send_unpriced(self) -> None:
+        if self._unpriced is not None and (connection := self._link.connection) is not None:
+            connection.call("NotePrices", {"unknown": self._unpriced}).add_done_callback(_ignore)
 
     async def send_notes(self) -> None:
         """Note every open call from time to time, so that hived knows that it still runs."""
@@ -139,7 +151,7 @@ class Accounts:
 
 
 def _ignore(future: asyncio.Future[Message]) -> None:
-    """A note may fail: the settlement says what was used."""
+    """A note may fail: the settlement says what was used, and prices are told again."""
     if not future.cancelled():
         future.exception()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import stat
@@ -20,7 +21,7 @@ from hive_core.proxy.scripted import ScriptedRules, parse_rules
 
 log = logging.getLogger(__name__)
 _KEY_MOST: Final = 8 << 10
-_MASK: Final = "***"
+_MASK: Final = b"***"
 _SHORT: Final = 8  # a shorter key would mask ordinary words
 
 
@@ -53,12 +54,14 @@ class ProxyConfig:
                 " this host; its operator sets it with `hive model key set`"
             )
 
-    def mask(self, text: str) -> str:
-        """The text without keys."""
+    def mask(self, data: bytes) -> bytes:
+        """What a provider says, without keys, also as JSON writes them."""
         for key in self.keys.values():
             if len(key) >= _SHORT:
-                text = text.replace(key, _MASK)
-        return text
+                written = json.dumps(key)[1:-1]
+                for form in (key, written, written.replace("/", "\\/")):
+                    data = data.replace(form.encode(), _MASK)
+        return data
 
 
 def load_config(models: Path, keys: Path) -> ProxyConfig:

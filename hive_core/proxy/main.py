@@ -99,7 +99,12 @@ class HiveModel:
         return True
 
     def _warm(self) -> None:
-        self._tasks.append(asyncio.create_task(asyncio.to_thread(self.app.config.prices.warm)))
+        self._tasks.append(asyncio.create_task(self._look_up_prices()))
+
+    async def _look_up_prices(self) -> None:
+        """Look all prices up before a call needs one, and tell hived which are unknown."""
+        unknown = await asyncio.to_thread(self.app.config.prices.find_unknown)
+        self.accounts.note_unpriced(unknown)
 
     async def _sweep(self) -> None:
         while True:

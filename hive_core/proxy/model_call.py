@@ -155,7 +155,7 @@ class ModelCall:
 
         relay = Relay(
             self.client, self.route.wire, outcome.meter, self.config.models.limits, drops_usage,
-            hold, note_counted,
+            hold, note_counted, self.config.mask,
         )  # fmt: skip
         try:
             outcome.status = "broken"
@@ -169,7 +169,7 @@ class ModelCall:
 
     async def _pass_error_on(self, error: ProviderError) -> None:
         """Pass on what the provider says, without keys."""
-        text = self.config.mask(error.data.decode(errors="replace"))
+        text = self.config.mask(error.data).decode(errors="replace")
         await self.client.reply(error.status, error.headers, text.encode())
 
 

@@ -69,7 +69,7 @@ class OperatorApp:
         except CallFailed as failure:
             return result | {"error": failure.message}
         except ProviderError as error:
-            said = config.mask(error.data.decode(errors="replace"))[:_SHOWN_MOST]
+            said = config.mask(error.data).decode(errors="replace")[:_SHOWN_MOST]
             return result | {"error": f"the provider answered {error.status}: {said}"}
 
     async def _call(self, config: ProxyConfig, target: ModelTarget) -> dict[str, Any]:
@@ -86,8 +86,10 @@ class OperatorApp:
         answer = await _read(begun, config.models.limits)
         meter = wire.meter(len(body.data))
         meter.read_answer(answer)
+        text = wire.answer_text(answer)
         return {
-            "text": wire.answer_text(answer)[:_SHOWN_MOST], **_usage(config, target, meter),
+            "text": config.mask(text.encode(errors="replace")).decode()[:_SHOWN_MOST],
+            **_usage(config, target, meter),
             "ttft_ms": round(1000 * (first - began)),
             "latency_ms": round(1000 * (monotonic() - began)),
         }  # fmt: skip

@@ -59,10 +59,9 @@ class PriceTable:
     def is_known(self, alias: str) -> bool:
         return self._find(alias) is not None
 
-    def warm(self) -> None:
-        """Look all prices up, which takes some time when it is done first."""
-        for alias in self.models.models:
-            self._find(alias)
+    def find_unknown(self) -> list[str]:
+        """Look all prices up, which takes some time when it is done first; those without one."""
+        return [alias for alias in self.models.models if self._find(alias) is None]
 
     def _find(self, alias: str) -> Cost | None:
         cost, until = self._costs.get(alias, (None, 0.0))

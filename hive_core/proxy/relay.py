@@ -38,6 +38,7 @@ class Relay:
     drops_usage: bool  # whether the client did not ask for the event of usage
     hold: Callable[[int], None]  # counts what of an answer is in memory; CallFailed: too much is
     counted: Callable[[], None]  # called when the provider has said all that the call used
+    mask: Callable[[bytes], bytes]  # takes keys out of what a provider says
     first_at: float | None = field(default=None, init=False)
     _is_sending: bool = field(default=False, init=False)
     _was_counted: bool = field(default=False, init=False)
@@ -60,7 +61,7 @@ class Relay:
         self.meter.read_answer(parse_object(data))
         self._note_counted()
         status = begun.answer.status
-        await self.client.reply(status, client_headers(begun.answer.headers), data)
+        await self.client.reply(status, client_headers(begun.answer.headers), self.mask(data))
         return "done"
 
     async def _stream(self, begun: BegunAnswer) -> str:
@@ -75,7 +76,7 @@ class Relay:
         except CallFailed as error:
             failure = error
         if self.meter.is_complete or self.meter.is_failed:
-            await self.client.finish(cutter.take_rest())
+            await self.client.finish(self.mask(cutter.take_rest()))
             return "done" if self.meter.is_complete else "broken"
         await self.client.finish(self.wire.error_event(failure, self.meter.sequence))
         return "timeout" if failure.status == TIMEOUT else "broken"
@@ -106,7 +107,8 @@ class Relay:
             raise provider_fault("the provider stopped in the middle of its answer") from error
 
     async def _pass_on(self, events: list[bytes]) -> None:
-        data = b"".join(self._events(events))
+        # Each event is whole, so a key in it is, too.
+        data = self.mask(b"".join(self._events(events)))
         self._note_counted()
         if data:
             self._is_sending = True

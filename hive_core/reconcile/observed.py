@@ -11,6 +11,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredRun, Machine, Observed, Orphan, State
 from hive_core.model.agents.revocation import Revocation
 from hive_core.model.config.settings import Settings
+from hive_core.operations.models.prices import price_alarms
 from hive_core.plan.desired import Moment, ReconcilePlan
 from hive_core.plan.diff import plan
 from hive_core.plan.failure import alarm_without_parent
@@ -163,6 +164,7 @@ class ObservedState:
             *self.faults,
             *self.troubles.values(),
             *sorted(self.agent_alarms().values()),
+            *price_alarms(self.cache.ledger),
             *held,
         )
         root = self.cache.settings.root.name

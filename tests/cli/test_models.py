@@ -56,6 +56,14 @@ def test_models_are_listed(hive: Hive) -> None:
     assert hive.peer.params_of("ListModels")[0]["agent"] == "alice"
 
 
+def test_a_price_that_nobody_knows_is_unknown(hive: Hive) -> None:
+    row = {**ROW, "price_in": None, "price_known": False}
+    hive.peer.answers["ListModels"] = lambda _: {"models": [row]}
+    done = hive("model", "list", "-o", "wide")
+    assert done.out.splitlines()[1].split()[5:7] == ["unknown", "unknown"]
+    assert json.loads(hive("model", "list", "-o", "json").out)[0]["price_in"] is None
+
+
 def test_a_key_goes_into_a_file_of_its_group_and_nowhere_else(
     hive: Hive, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

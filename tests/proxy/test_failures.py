@@ -16,7 +16,11 @@ from fixtures.providers import (
     flood,
     json_reply,
 )
-from proxy.calling import PATHS, USAGE, WIRES, body, calling, request_bytes, stream
+from proxy.calling import PATHS, USAGE, WIRES, body, calling, request_bytes, sse, stream
+
+from hive_core.model.config.models import parse_models
+from hive_core.proxy.config import ProxyConfig
+from hive_core.proxy.price import PriceTable
 
 OTHER = '[models.other]\nprovider = "p"\nname = "other/name"\n'
 
@@ -52,6 +56,45 @@ def test_the_last_error_is_passed_on_without_keys() -> None:
             assert (settled["status"], settled["tokens_in"], settled["cost"]) == ("error", 0, 0)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_error_inside_a_stream_is_passed_on_without_keys(wire: str) -> None:
+    """Also where its bytes come in two parts, and where the stream breaks in the event."""
+    error = {"type": "error", "error": {"type": "api_error", "message": f"key {KEY} is used up"}}
+    event = sse(error, "error")
+    cut = event.index(KEY.encode()) + 5
+
+    async def main() -> None:
+        for parts in ((event,), (event[:cut], event[cut:]), (event.rstrip(b"\n"),)):
+            async with calling(wire, event_reply(*parts)) as (host, _):
+                result = await host.post(PATHS[wire], body(wire, stream=True))
+                assert result.status == 200
+                assert KEY.encode() not in result.body
+                if len(parts[0]) != len(event) - 2:
+                    assert b"key *** is used up" in result.body
+
+    asyncio.run(main())
+
+
+def test_an_error_in_an_answer_of_status_200_is_passed_on_without_keys() -> None:
+    async def main() -> None:
+        said = {"error": {"message": f"key {KEY} is used up"}}
+        async with calling("chat", json_reply(said)) as (host, _):
+            result = await host.post(PATHS["chat"], body("chat"))
+            assert result.json == {"error": {"message": "key *** is used up"}}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("key", ["sk-abcdefgh/ij/k", 'sk-"quoted"\\key'])
+def test_a_key_is_masked_as_json_writes_it(key: str) -> None:
+    config = ProxyConfig(parse_models(""), {"p": key}, {}, PriceTable(parse_models("")))
+    plain = json.dumps({"message": f"bad {key}"})
+    for text in (plain, plain.replace("/", "\\/"), f"bad {key}"):
+        masked = config.mask(text.encode())
+        assert b"bad ***" in masked
+        assert key[3:8].encode() not in masked
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_a_model_that_nobody_lists_costs_nothing_and_is_reported(
 ) -> None:
     table = PriceTable(parse_models(PRICES.format(url="https://example.org", name="mine")))
     assert table.cost("m", TokenUsage(1000, 1000)) == 0
-    table.warm()
+    assert table.find_unknown() == ["m"]
     assert not table.is_known("m")
     assert [record.message for record in caplog.records] == [
         "model m (mine) has no known price and is charged as 0: set price_in and price_out"

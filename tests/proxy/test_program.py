@@ -202,3 +202,18 @@ def test_the_options_have_the_paths_of_the_host() -> None:
     options = parse_options(["--models", "/x"])
     assert options.models == Path("/x")
     assert options.operator == Path("/run/hive-model/operator.sock")
+
+
+def test_hived_is_told_which_prices_are_unknown() -> None:
+    async def main() -> None:
+        async with calling("chat", json_reply({})) as (host, _):
+            def notes() -> list[object]:
+                return [row["unknown"] for name, row in host.hived.calls if name == "NotePrices"]
+
+            await until(lambda: bool(notes()))
+            text = host.models.read_text()
+            host.models.write_text(f"{text}\n[models.mine]\nprovider = 'p'\nname = 'own'\n")
+            assert host.program.reload()
+            await until(lambda: "mine" in list(notes()[-1]))  # type: ignore[call-overload]
+
+    asyncio.run(main())

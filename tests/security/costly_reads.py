@@ -50,6 +50,7 @@ BY_HAND: Mapping[str, Callable[[FilledHive, str], Reply]] = {
         "status": "done", "reason": "x" * 1000,
     },
     "note_model": lambda _, __: {"reservation": "x"},
+    "note_prices": lambda _, __: {"unknown": ["x" * 64] * 1000},
     "settle_model": lambda _, __: {"reservation": "x", "status": "done"},
     "get_definition": lambda _, __: {"name": "none"},
     "get_colony": lambda _, name: {"agent": f"{name}-w1"},

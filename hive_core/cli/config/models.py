@@ -61,7 +61,12 @@ def _tokens(value: object) -> str:
 
 
 def _price(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else "listed"
+    return f"{value:g}" if isinstance(value, int | float) else words(value or "listed")
+
+
+def _with_unknown_prices(row: Row) -> Row:
+    is_unknown = row.get("price_known") is False
+    return {**row, "price_in": "unknown", "price_out": "unknown"} if is_unknown else row
 
 
 def _money(value: object) -> str:
@@ -105,9 +110,12 @@ def list_models(session: Session, agent: str | None, style: str) -> None:
     """List the models of this host: /etc/hive/models.toml, or else the embedded model.
 
     Prices are US dollars per million tokens; `listed`: hive-model knows the price from the list of
-    the provider, or charges 0 and logs it.
+    the provider; `unknown`: it does not, and charges 0.
     """
-    MODELS.show(session.rows("list_models", "models", agent=agent), style)
+    rows = session.rows("list_models", "models", agent=agent)
+    if style in ("table", "wide"):
+        rows = map(_with_unknown_prices, rows)
+    MODELS.show(rows, style)
 
 
 @model.command

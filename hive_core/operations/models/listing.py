@@ -9,6 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Result, operation
 from hive_core.model.agents.agent import Tier
+from hive_core.operations.models.prices import unpriced_models
 from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.policy.rules import MODEL, OPERATOR, SELF
 
@@ -38,6 +39,9 @@ class ModelRow(Result):
         description="Price of a million tokens of input; null: as listed for the provider."
     )
     price_out: float | None = Field(description="Price of a million tokens of output.")
+    price_known: bool = Field(
+        description="False: neither models.toml nor the list has its price; its calls cost 0."
+    )
 
 
 class ModelPage(Page):
@@ -66,5 +70,6 @@ def _row(call: Call, alias: str) -> ModelRow:
         alias=alias, provider=entry.provider, kind=provider.kind, wire=provider.wire,
         name=entry.name, context=entry.context, max_output=entry.max_output,
         fallback=list(entry.fallback), price_in=entry.price_in, price_out=entry.price_out,
+        price_known=alias not in unpriced_models(call.ledger),
         tiers=[tier.value for tier in Tier if call.models.tier_model(tier) == alias],
     )  # fmt: skip

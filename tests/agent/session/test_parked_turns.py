@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost, session_host
-from fixtures.world import world
+from fixtures.world import fields, world
 
 from hive_core.agent.session.inspection import run_inspection
 from hive_core.agent.session.log import ConversationLog
@@ -223,8 +223,8 @@ def test_a_turn_that_waits_after_failures_is_rewound_and_the_next_letter_goes_on
     body = host.model.bodies[-1].decode()
     assert "letter-one" in body
     assert "letter-two" not in body
-    activity = host.world.call("operator", "get_agent", agent="worker")["activity"]
-    assert activity != "blocked"
+    reports = [fields(row)["blocked"] for row in host.events("report_activity")]
+    assert reports == [True, False]
     host.kill()
 
 
