@@ -1,8 +1,9 @@
-"""The body of a request: which parts hive-model reads, and the two places where it changes it.
+"""The body of a request: which parts hive-model reads, and the few places where it changes it.
 
 A body is passed on byte for byte but for these: the alias becomes the provider's name of the model,
-and a chat stream is made to report its usage. All else keeps its bytes, because providers cache by
-them. So nothing is serialised again: the values are located in the bytes and cut out.
+a chat stream is made to report its usage, and an answer may not be longer than allowed. All else
+keeps its bytes, because providers cache by them. So nothing is serialised again: the values are
+located in the bytes and cut out.
 """
 
 from __future__ import annotations
@@ -51,6 +52,15 @@ class Part:
 
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBound:
+    """How many tokens an answer may have, and the members that say it. `adds`: where none does."""
+
+    tokens: int
+    keys: tuple[str, ...]
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +122,31 @@ class RequestBody:
             digest.update(self.data[part.start : part.end] + b"\0")
         return digest.hexdigest()
 
-    def with_model(self, name: str, *, include_usage: bool = False) -> bytes:
+    def with_model(
+        self, name: str, *, include_usage: bool = False, bound: AnswerBound | None = None
+    ) -> bytes:
         """The bytes for the provider."""
         cuts = [(self.members["model"], json.dumps(name).encode())]
         if include_usage and not self.includes_usage:
             cuts.append(self._usage_cut())
+        if bound is not None:
+            cuts += self._bound_cuts(bound)
         pieces, position = [], 0
         for part, replacement in sorted(cuts, key=lambda cut: cut[0].start):
             pieces += [self.data[position : part.start], replacement]
             position = part.end
         return b"".join([*pieces, self.data[position:]])
+
+    def _bound_cuts(self, bound: AnswerBound) -> list[tuple[Part, bytes]]:
+        """The changes that keep an answer within its bound."""
+        most = str(bound.tokens).encode()
+        parts = [self.members[key] for key in bound.keys if self.value(key) is not None]
+        if parts or not bound.adds:
+            return [(part, most) for part in parts if self.read(part) > bound.tokens]
+        own = next((self.members[key] for key in bound.keys if key in self.members), None)
+        if own is not None:  # null
+            return [(own, most)]
+        return [(Part(self.end, self.end), b',"%s":%s' % (bound.keys[0].encode(), most))]
 
     def _usage_cut(self) -> tuple[Part, bytes]:
         """The change that makes a chat stream report its usage."""

@@ -14,6 +14,7 @@ from hive_core.doors.packets import AgentDoor
 from hive_core.proxy.accounts import Accounts, Reservation, Settlement
 from hive_core.proxy.attempts import RETRIES, TOO_MANY, Attempts, BegunAnswer, ProviderError
 from hive_core.proxy.body import RequestBody, parse_body
+from hive_core.proxy.call_bounds import find_most_out
 from hive_core.proxy.client import ClientGone, ClientSide
 from hive_core.proxy.config import ProxyConfig
 from hive_core.proxy.failure import CallFailed, bad_request
@@ -72,14 +73,16 @@ class ModelCall:
         body, prefix = await asyncio.to_thread(_read, data, wire) if is_large else _read(data, wire)
         wire.check_body(body)
         targets = self._targets(body.alias)
-        reservation = await self._reserve(body, targets[0])
+        most_out = self._most_out(body, targets)
+        reservation = await self._reserve(body, targets[0], most_out)
         if reservation.alias != body.alias:
             targets = self._targets(reservation.alias)
+            most_out = self._most_out(body, targets)
         meter = wire.meter(len(data))
         outcome = AnswerOutcome(reservation.id, targets[0].alias, meter, prefix)
         self.services.accounts.track(reservation.id, lambda: meter.out_so_far)
         try:
-            await self._exchange(body, targets, outcome, hold)
+            await self._exchange(body, targets, outcome, hold, most_out)
         finally:
             self.services.accounts.settle(outcome.settlement(self))
 
@@ -91,9 +94,19 @@ class ModelCall:
             raise bad_request(f"{alias} has the wire {wire}: ask it by POST {_path_of(wire)}")
         return targets
 
-    async def _reserve(self, body: RequestBody, target: ModelTarget) -> Reservation:
+    def _most_out(self, body: RequestBody, targets: list[ModelTarget]) -> int | None:
+        """Tokens of each answer by the limits of one call; None: no limit. CallFailed: 413."""
+        if self.route.purpose is not Purpose.CALL:
+            return None
+        limits, aliases = self.config.models.limits, [target.alias for target in targets]
+        choices = self.route.wire.choices(body)
+        return find_most_out(limits, self.config.prices, aliases, len(body.data), choices)
+
+    async def _reserve(
+        self, body: RequestBody, target: ModelTarget, most_out: int | None
+    ) -> Reservation:
         """CallFailed says why hived does not allow the call."""
-        parameters = self._reservation(body, target)
+        parameters = self._reservation(body, target, most_out)
         key = tuple(str(parameters.get(name)) for name in ("agent", "alias", "task"))
         self.services.limits.check_refused(key)
         try:
@@ -103,9 +116,13 @@ class ModelCall:
                 self.services.limits.refuse(key, failure.message, failure.retry_after)
             raise
 
-    def _reservation(self, body: RequestBody, target: ModelTarget) -> dict[str, object]:
+    def _reservation(
+        self, body: RequestBody, target: ModelTarget, most_out: int | None
+    ) -> dict[str, object]:
         wire, is_call = self.route.wire, self.route.purpose is Purpose.CALL
-        most = min(wire.most_out(body) or target.model.max_output, TOKENS_MOST)
+        bound = target.model.max_output if most_out is None else most_out
+        bound = min(bound, target.model.max_output) * wire.choices(body)
+        most = min(wire.most_out(body) or bound, bound, TOKENS_MOST)
         task = task_of(self.client.headers)
         return {
             "agent": self.door.agent, "sub": self.door.sub, "alias": body.alias,
@@ -118,11 +135,11 @@ class ModelCall:
 
     async def _exchange(
         self, body: RequestBody, targets: list[ModelTarget], outcome: AnswerOutcome,
-        hold: Callable[[int], None],
+        hold: Callable[[int], None], most_out: int | None,
     ) -> None:  # fmt: skip
         """Ask and pass on. Afterwards `outcome` says what came of it, also on an error."""
         drops_usage = isinstance(self.route.wire, ChatWire) and body.is_stream
-        call = ProviderCall(self.route, body, self.client.headers, drops_usage)
+        call = ProviderCall(self.route, body, self.client.headers, drops_usage, most_out)
 
         async def ask(target: ModelTarget) -> UpstreamAnswer:
             return await self.services.providers.open(self.config, target, call)

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from hive_core.model.config.models import ModelEntry, ModelProvider
-from hive_core.proxy.body import RequestBody
-from hive_core.proxy.route import Headers, ModelRoute
+from hive_core.proxy.body import AnswerBound, RequestBody
+from hive_core.proxy.route import Headers, ModelRoute, Purpose
 
 
 class ProviderBroke(Exception):
@@ -36,6 +36,17 @@ class ProviderCall:
     body: RequestBody
     headers: Headers
     include_usage: bool  # whether a chat stream is made to report its usage
+    most_out: int | None = None  # tokens of each answer by the limits of one call; None: no limit
+
+    def data_for(self, model: ModelEntry) -> bytes:
+        """The body for this model."""
+        own = self.most_out
+        most = model.max_output if own is None else min(own, model.max_output)
+        bound = AnswerBound(most, self.route.wire.output_keys, adds=own is not None)
+        is_call = self.route.purpose is Purpose.CALL
+        return self.body.with_model(
+            model.name, include_usage=self.include_usage, bound=bound if is_call else None
+        )
 
 
 @dataclass(slots=True)

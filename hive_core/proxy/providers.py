@@ -43,7 +43,7 @@ class Providers:
             raise CallFailed(400, "the embedded model does not count tokens")
         if target.provider.path is None:
             return await self._open_small(target, call)
-        data = call.body.with_model(target.model.name, include_usage=call.include_usage)
+        data = call.data_for(target.model)
         return await self._post_small(data)
 
     async def _open_scripted(

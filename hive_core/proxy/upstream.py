@@ -47,7 +47,7 @@ class Upstream:
 
     async def open(self, target: ModelTarget, call: ProviderCall) -> UpstreamAnswer:
         """Send a call. ProviderUnreachable: no answer began."""
-        data = call.body.with_model(target.model.name, include_usage=call.include_usage)
+        data = call.data_for(target.model)
         query = f"?{call.route.query.decode()}" if call.route.query else ""
         path = f"{call.route.wire.path}{call.route.suffix}{query}"
         headers = provider_headers(call.headers) + key_headers(target, call.route.wire.wire)

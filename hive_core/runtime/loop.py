@@ -42,7 +42,7 @@ from hive_core.runtime.turn_request import (
 )
 from hive_core.runtime.usage import TurnMeter
 
-# The session runs fewer calls of one answer, and refuses the others. With more, an answer is a fault
+# The session runs fewer calls of one answer, and refuses the others. An answer with more is a fault
 # of the model: to read on costs time with the square of their number.
 _CALLS_MOST: Final = 512
 _PAUSE: Final = 0.05  # seconds of text that one `delta` carries

@@ -1,4 +1,4 @@
-"""Q43: what a task has cost is in its result, in the event of its end and in the letter about it."""
+"""Q43: the spend of a task is in its result, in the event of its end and in the letter about it."""
 
 from __future__ import annotations
 

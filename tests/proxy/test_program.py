@@ -207,8 +207,9 @@ def test_the_options_have_the_paths_of_the_host() -> None:
 def test_hived_is_told_which_prices_are_unknown() -> None:
     async def main() -> None:
         async with calling("chat", json_reply({})) as (host, _):
+
             def notes() -> list[object]:
-                return [row["unknown"] for name, row in host.hived.calls if name == "NotePrices"]
+                return [row["unknown"] for _, row in host.hived.price_notes]
 
             await until(lambda: bool(notes()))
             text = host.models.read_text()

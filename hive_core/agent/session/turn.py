@@ -60,7 +60,9 @@ _NUDGE: Final = (
 PHASE_MOVES: Final = frozenset({"run_agent_with_input", "stop_worker", "switch_to_reviewing"})
 # Calls of one answer that are run.
 CALLS_MOST: Final = 128
-TOO_MANY: Final = f"not run: one answer may have at most {CALLS_MOST} calls; make it again if needed"
+TOO_MANY: Final = (
+    f"not run: one answer may have at most {CALLS_MOST} calls; make it again if needed"
+)
 LIMIT: Final = "this was the last step of the turn: only the report was allowed"
 
 

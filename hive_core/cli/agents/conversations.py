@@ -71,10 +71,10 @@ def show_turns(session: Session, name: str, conversation: str, turn: int | None)
 def rewind(session: Session, name: str, conversation: str, turn: int) -> int:
     """Continue a conversation of NAME from the end of an earlier turn.
 
-    The log keeps the later turns, but the model no longer sees them. Their effects stay. A turn that
-    waits, after failures of its model or for a budget, is given up with the others. The command is
-    refused while a turn runs, and while one works on a task, even if it waits. Only root may do
-    this, and NAME must be running.
+    The log keeps the later turns, but the model no longer sees them. Their effects stay. A turn
+    that waits, after failures of its model or for a budget, is given up with the others. The
+    command is refused while a turn runs, and while one works on a task, even if it waits. Only root
+    may do this, and NAME must be running.
     """
     return _run(session, name, "rewind", ["--conversation", conversation], turn)
 

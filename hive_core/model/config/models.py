@@ -227,6 +227,20 @@ class ModelLimits(Value):
         120.0, description="Seconds until the first byte of a provider's answer."
     )
     silence: Seconds = Field(300.0, description="Seconds between two parts of a provider's answer.")
+    tokens_a_call: int | None = Field(
+        None,
+        ge=1,
+        le=100_000_000,
+        description="Maximum tokens of one call: its input, estimated by its bytes, and its answer;"
+        " absent: no limit. The answer is kept within what is left.",
+    )
+    cost_a_call: float | None = Field(
+        None,
+        gt=0,
+        le=_PRICE_MOST,
+        description="Maximum cost of one call in US dollars, estimated in the same way; absent: no"
+        " limit.",
+    )
 
 
 class ModelsFile(Value):

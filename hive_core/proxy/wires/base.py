@@ -22,6 +22,7 @@ class WireFormat(ABC):
     path: ClassVar[str]  # below the base URL of a provider
     turns_key: ClassVar[str]
     prefix_keys: ClassVar[tuple[str, ...]]
+    output_keys: ClassVar[tuple[str, ...]]  # members that bound the answer, the usual one first
     # Members that are refused, each with the reason.
     refused: ClassVar[Mapping[str, str]]
 
@@ -38,6 +39,10 @@ class WireFormat(ABC):
     @abstractmethod
     def most_out(self, body: RequestBody) -> int | None:
         """How many tokens the answer may have as the request says; None: it does not say."""
+
+    def choices(self, body: RequestBody) -> int:  # noqa: ARG002 - of one wire
+        """How many answers the request asks for."""
+        return 1
 
     @abstractmethod
     def meter(self, request_size: int) -> AnswerMeter: ...

@@ -57,6 +57,7 @@ class ChatWire(WireFormat):
     wire = Wire.CHAT
     path = "/chat/completions"
     turns_key = "messages"
+    output_keys = ("max_completion_tokens", "max_tokens")
     prefix_keys = ("tools",)
     refused: ClassVar = {
         "models": "hive chooses what is asked when a model fails",
@@ -69,8 +70,8 @@ class ChatWire(WireFormat):
         most = own or positive(body.value("max_tokens"), "max_tokens")
         return None if most is None else most * self.choices(body)
 
-    @staticmethod
-    def choices(body: RequestBody) -> int:
+    @override
+    def choices(self, body: RequestBody) -> int:
         return positive(body.value("n"), "n") or 1
 
     @override

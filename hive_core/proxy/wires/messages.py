@@ -75,6 +75,7 @@ class MessagesWire(WireFormat):
     wire = Wire.MESSAGES
     path = "/messages"
     turns_key = "messages"
+    output_keys = ("max_tokens",)
     prefix_keys = ("tools", "system")
     refused: ClassVar = {"fallbacks": "hive chooses what is asked when a model fails"}
 

@@ -54,6 +54,7 @@ class ResponsesWire(WireFormat):
     wire = Wire.RESPONSES
     path = "/responses"
     turns_key = "input"
+    output_keys = ("max_output_tokens",)
     prefix_keys = ("tools", "instructions")
     refused: ClassVar = {
         "background": "an answer that is not waited for cannot be metered",

@@ -1,0 +1,97 @@
+"""How long an answer may be: `max_output` of the model, and the limits of one call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from fixtures.providers import json_reply
+from hypothesis import given
+from hypothesis import strategies as st
+from proxy.calling import PATHS, WIRES, body, calling
+
+from hive_core.proxy.body import AnswerBound, parse_body
+
+KEYS = {"chat": "max_completion_tokens", "responses": "max_output_tokens", "messages": "max_tokens"}
+BOUNDED = '[models.small]\nprovider = "p"\nname = "s"\nmax_output = 1000\n'
+PRICED = BOUNDED + "price_in = 10\nprice_out = 50\n"
+
+
+def ask(wire: str, more: str, **fields: object) -> tuple[int, list[Any], list[dict[str, Any]]]:
+    """The status, what the provider was asked, and what was reserved."""
+
+    async def main() -> tuple[int, list[Any], list[dict[str, Any]]]:
+        async with calling(wire, json_reply({}), more=more) as (host, provider):
+            result = await host.post(PATHS[wire], {**body(wire), "model": "small", **fields})
+            asked = [request.json for request in provider.requests]
+            return result.status, asked, host.hived.reserved
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(("wanted", "sent"), [(999, 999), (1000, 1000), (64_000, 1000)])
+def test_an_answer_is_at_most_as_long_as_the_model_allows(
+    wire: str, wanted: int, sent: int
+) -> None:
+    _, (asked,), (reserved,) = ask(wire, BOUNDED, **{KEYS[wire]: wanted})
+    assert asked[KEYS[wire]] == sent
+    assert reserved["out_most"] == sent
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_without_limits_of_a_call_nothing_is_added(wire: str) -> None:
+    _, (asked,), (reserved,) = ask(wire, BOUNDED)
+    assert not set(asked) & {*KEYS.values(), "max_tokens"}
+    assert reserved["out_most"] == 1000
+
+
+def test_the_older_name_of_chat_is_bounded_and_each_of_several_answers() -> None:
+    _, (asked,), (reserved,) = ask("chat", BOUNDED, max_tokens=5000, n=3)
+    assert asked["max_tokens"] == 1000
+    assert reserved["out_most"] == 3000
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_limit_of_tokens_leaves_the_answer_what_the_input_does_not_take(wire: str) -> None:
+    limits = BOUNDED + "[limits]\ntokens_a_call = 500\n"
+    text = "x" * 1600
+    _, (asked,), (reserved,) = ask(wire, limits, user=text)
+    assert 50 < asked[KEYS[wire]] < 100
+    assert reserved["out_most"] == asked[KEYS[wire]]
+    _, (asked,), _ = ask(wire, limits, user=text, **{KEYS[wire]: 10})
+    assert asked[KEYS[wire]] == 10
+
+
+def test_the_limit_of_cost_bounds_the_answer_by_its_price() -> None:
+    _, (asked,), _ = ask("chat", PRICED + "[limits]\ncost_a_call = 0.005\n")
+    assert 80 < asked[KEYS["chat"]] < 100  # 0.005 dollars are 100 tokens of output
+
+
+@pytest.mark.parametrize("limit", ["tokens_a_call = 500", "cost_a_call = 0.005"])
+def test_a_call_whose_input_takes_all_of_a_limit_is_too_large(limit: str) -> None:
+    status, asked, reserved = ask("chat", f"{PRICED}[limits]\n{limit}\n", user="x" * 4000)
+    assert (status, asked, reserved) == (413, [], [])
+
+
+NUMBERS = st.integers(1, 1 << 40)
+
+
+@given(NUMBERS, st.none() | NUMBERS, st.none() | NUMBERS, st.booleans())
+def test_only_the_bound_of_a_body_is_changed(
+    most: int,
+    own: int | None,
+    older: int | None,
+    adds: bool,  # noqa: FBT001 - of hypothesis
+) -> None:
+    fields = {"max_completion_tokens": own, "max_tokens": older}
+    given_body = {"model": "m", **fields, "messages": [{"role": "user", "content": "é"}]}
+    parsed = parse_body(json.dumps(given_body).encode(), "messages")
+    bound = AnswerBound(most, ("max_completion_tokens", "max_tokens"), adds=adds)
+    sent = json.loads(parsed.with_model("m", bound=bound))
+    numbers = {key: min(most, value) for key, value in fields.items() if value is not None}
+    if not numbers and adds:
+        numbers = {"max_completion_tokens": most}
+    assert sent == {**given_body, **numbers}
