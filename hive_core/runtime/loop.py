@@ -36,7 +36,7 @@ from hive_core.runtime.failure import failure_fields, is_failure
 from hive_core.runtime.turn_request import (
     CallResult,
     TurnRequest,
-    mapping,
+    input_text,
     read_messages,
     write_message,
 )
@@ -85,7 +85,7 @@ class TurnLoop:
             case "result":
                 self._future(str(line.get("id"))).set_result(CallResult.of(line))
             case "enqueue":
-                self._inputs.append(str(mapping(line.get("input")).get("text") or ""))
+                self._inputs.append(input_text(line.get("input")))
             case _:
                 pass  # a line of a later session
 

@@ -135,11 +135,12 @@ def write_message(message: ModelMessage) -> str:
 
 
 def input_text(row: object) -> str:
-    """The text of an input: its own, or that of a prompt template with its context."""
+    """The text of an input: its own with its `note`, or that of a prompt with its context."""
     fields = mapping(row)
     name = str(fields.get("template") or "")
     if not name:
-        return str(fields.get("text") or "")
+        text, note = str(fields.get("text") or ""), mapping(fields.get("note"))
+        return f"{text}\n{input_text(note)}" if note else text
     from hive_core.runtime.prompts import render  # noqa: PLC0415 - few turns need it
 
     return render(name, mapping(fields.get("context")))

@@ -128,7 +128,7 @@ def test_a_segment_may_depend_on_phase_capability_tool_and_value() -> None:
 
 
 def test_a_name_that_is_no_prompt_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InvalidArgument, match="there are compaction, hand_back"):
+    with pytest.raises(InvalidArgument, match="there are compaction, hand_back, plan_request"):
         render("system", {"name": "bob"})
 
 

@@ -268,6 +268,28 @@ def test_the_last_call_of_a_turn_asks_for_the_report() -> None:
         render("hand_back", context(Role.TASK))
 
 
+@by_kind
+@pytest.mark.parametrize(
+    ("name", "letter", "words", "wanted"),
+    [
+        ("plan_request", "plan_submitted", "A plan waits for your decision",
+         {"approve_plan", "reject_plan"}),
+        ("plan_decision", "plan_approved", "Your plan is approved",
+         {"update_plan_step", "create_plan"}),
+        ("plan_decision", "plan_rejected", "Your plan is rejected", {"create_plan", "ask"}),
+        ("wake", "wake", "to wake you", {"loose_ends"}),
+    ],
+)  # fmt: skip
+def test_the_note_behind_a_letter_names_only_tools_that_the_agent_has(
+    role: Role, profile: Profile | None, name: str, letter: str, words: str, wanted: set[str]
+) -> None:
+    names = set(toolset(role, profile, default_capabilities(role)))
+    text = render(name, context(role, profile, letter=letter, tools=sorted(names)))
+    assert words in text
+    assert "\n\n\n" not in text
+    assert set(CODE.findall(text)) == wanted & names
+
+
 def test_a_summary_is_asked_for_without_tools() -> None:
     """Q45: what the daemon knows word for word is not summarized."""
     text = render("compaction", {"name": "bob"})

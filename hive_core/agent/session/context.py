@@ -13,6 +13,7 @@ from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.inputs import reminder_text
 from hive_core.agent.session.model_socket import ModelInfo, ModelsRequest
+from hive_core.agent.session.records import Record
 from hive_core.agent.session.runtimes.cli_dialect import SERVED_NAME_MOST
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.skill_limits import skill_rows
@@ -92,6 +93,14 @@ class TurnContext:
     def template(self, name: str, **more: object) -> Message:
         """An input that the runtime renders from a prompt template."""
         return {"kind": name, "template": name, "context": {**self.prompt, **more}}
+
+    def input_line(self, row: Record) -> Message:
+        """An input as the runtime gets it; a `note` is rendered behind the text of its letter."""
+        line: Message = {"kind": row.get("kind"), "text": row["text"]}
+        note = str(row.get("note") or "")
+        if not note:
+            return line
+        return {**line, "note": self.template(note, letter=row.get("letter"))}
 
     def turn_line(
         self, inputs: Sequence[Message], results: Mapping[str, object], *, rounds: int,

@@ -148,7 +148,7 @@ class ModelExchange:
         rounds = self.context.rounds_left(turn) if purpose is RequestPurpose.WORK else 0
         unseen = self.conversation.take_unseen()
         line = self.context.turn_line(
-            [{"kind": row.get("kind"), "text": row["text"]} for row in unseen],
+            [self.context.input_line(row) for row in unseen],
             _results(self.conversation.state),
             rounds=rounds, conversation=self.conversation, purpose=purpose,
         )  # fmt: skip
@@ -178,7 +178,7 @@ class ModelExchange:
 
     def _pass_arrived(self) -> None:
         for row in self.conversation.take_arrived():
-            line = {"kind": row.get("kind"), "text": row["text"]}
+            line = self.context.input_line(row)
             self._open_runtime().send({"type": "enqueue", "input": line})
 
     def _open_runtime(self) -> SessionRuntime:

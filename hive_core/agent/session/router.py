@@ -24,6 +24,12 @@ _ABOVE: Final = frozenset({"operator", "parent", "ancestor"})
 _BELOW: Final = frozenset({"daemon", "child", "descendant"})
 _HEAD: Final = re.compile(r"^(attempt|context): (.*)$", re.MULTILINE)
 
+# Prompts that say what to do with a letter. Others than these write no such kind.
+_NOTES: Final[Mapping[tuple[str, str], str]] = {
+    ("daemon", "plan_submitted"): "plan_request", ("daemon", "plan_approved"): "plan_decision",
+    ("daemon", "plan_rejected"): "plan_decision", ("self", "wake"): "wake",
+}  # fmt: skip
+
 Action = Literal["input", "task", "stop", "wake", "define", "remind", "judge", "drop"]
 # What the session does itself. Facts that change nothing for the model are dropped: the next
 # reminder has what is true by then.
@@ -120,11 +126,13 @@ def _task_letter(row: dict[str, object], letter: ReceivedLetter, task: str) -> R
 
 def input_record(row: dict[str, object], letter: ReceivedLetter) -> Record:
     """The input record of a letter. `reply`: the text of the turn answers it."""
-    return {
+    record: Record = {
         "t": "input", "kind": "mail", "id": letter.id, "text": message_text(letter),
         "from": letter.sender, "thread": letter.thread, "reply": letter.answerable,
         "hops": row.get("hops") or 0,
     }  # fmt: skip
+    note = _NOTES.get((letter.relation, letter.kind))
+    return {**record, "note": note, "letter": letter.kind} if note else record
 
 
 def _conversation(task: str) -> str:

@@ -266,3 +266,25 @@ def test_a_tool_is_another_user_and_does_not_reach_the_log() -> None:
         assert content.startswith("1000\n")
         assert content.lower().count("permission denied") == 2
         assert (host.workspace / "mine").stat().st_uid == 1000
+
+
+def test_a_decision_on_a_plan_and_a_wake_say_what_to_do(host: SessionHost) -> None:
+    task = host.assign("Do it.", plan_required=True)
+    host.model.script = [
+        ModelAnswer(calls=[("p", "create_plan", {"task": task, "steps": ["look"]})]),
+        ModelAnswer("the plan waits"), ModelAnswer("read"),
+    ]  # fmt: skip
+    host.start()
+    host.until(lambda: host.task(task)["state"] == "awaiting_plan_approval")
+    host.until(lambda: "closed" in host.kinds(f"task-{task}"))
+    (plan,) = rows(host.world.call("lead", "list_plans", task=task)["plans"])
+    host.world.call("lead", "reject_plan", task=task, plan=plan["plan"], reason="no")
+    host.until(lambda: "Your plan is rejected" in host.model.bodies[-1].decode())
+    host.world.call("worker", "wake", body="look again", source="watcher")
+    host.until(lambda: "sent this to wake you" in host.model.bodies[-1].decode())
+    letters = [row for row in host.of_kind("input", f"task-{task}") if row.get("note")]
+    assert [(row["note"], row["letter"]) for row in letters] == [
+        ("plan_decision", "plan_rejected"), ("wake", "wake"),
+    ]  # fmt: skip
+    assert "Your plan is rejected" not in str(letters[0]["text"])
+    host.kill()
