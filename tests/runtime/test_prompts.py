@@ -268,21 +268,22 @@ def test_the_last_call_of_a_turn_asks_for_the_report() -> None:
         render("hand_back", context(Role.TASK))
 
 
+NOTES = {
+    ("plan_request", "plan_submitted"):
+        ("A plan waits for your decision", {"approve_plan", "reject_plan"}),
+    ("plan_decision", "plan_approved"):
+        ("Your plan is approved", {"update_plan_step", "create_plan"}),
+    ("plan_decision", "plan_rejected"): ("Your plan is rejected", {"create_plan", "ask"}),
+    ("wake", "wake"): ("to wake you", {"loose_ends"}),
+}  # fmt: skip
+
+
 @by_kind
-@pytest.mark.parametrize(
-    ("name", "letter", "words", "wanted"),
-    [
-        ("plan_request", "plan_submitted", "A plan waits for your decision",
-         {"approve_plan", "reject_plan"}),
-        ("plan_decision", "plan_approved", "Your plan is approved",
-         {"update_plan_step", "create_plan"}),
-        ("plan_decision", "plan_rejected", "Your plan is rejected", {"create_plan", "ask"}),
-        ("wake", "wake", "to wake you", {"loose_ends"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "letter"), list(NOTES))
 def test_the_note_behind_a_letter_names_only_tools_that_the_agent_has(
-    role: Role, profile: Profile | None, name: str, letter: str, words: str, wanted: set[str]
+    role: Role, profile: Profile | None, name: str, letter: str
 ) -> None:
+    words, wanted = NOTES[name, letter]
     names = set(toolset(role, profile, default_capabilities(role)))
     text = render(name, context(role, profile, letter=letter, tools=sorted(names)))
     assert words in text

@@ -113,9 +113,8 @@ def list_models(session: Session, agent: str | None, style: str) -> None:
     the provider; `unknown`: it does not, and charges 0.
     """
     rows = session.rows("list_models", "models", agent=agent)
-    if style in ("table", "wide"):
-        rows = map(_with_unknown_prices, rows)
-    MODELS.show(rows, style)
+    is_table = style in ("table", "wide")
+    MODELS.show([_with_unknown_prices(row) for row in rows] if is_table else rows, style)
 
 
 @model.command
