@@ -241,6 +241,18 @@ def test_an_agent_with_the_embedded_model_answers_a_chat(host: HiveHost) -> None
     ]  # fmt: skip
 
 
+def test_the_result_of_a_task_has_the_tokens_that_its_model_took(host: HiveHost) -> None:
+    """Q43: measured by hive-model, without a report of the agent."""
+    host.hive("agent", "create", "clerk", "--role", "worker", "--runtime", "builtin")
+    job = host.hive("task", "assign", "clerk", "Count the files here.").split()[-1]
+    host.hive("wait", "--for", f"task.done={job}", "--timeout", "120")
+    shown = host.json("task", "show", job)
+    result = shown["task"]["result"]
+    assert result["tokens"] > 0
+    assert result["source"] == "measured"
+    assert f"tokens     {result['tokens']}\n" in host.hive("task", "show", job)
+
+
 def test_without_its_environment_the_units_of_the_embedded_model_go(host: HiveHost) -> None:
     """As after `scripts/install --no-small` on a host that had the embedded model before."""
     place = host.run("readlink", "/usr/local/lib/hive-small").stdout.strip()
