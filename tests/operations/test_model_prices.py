@@ -19,19 +19,19 @@ def _world() -> Iterator[World]:
         yield made
 
 
-def known(world: World) -> dict[object, object]:
+def price_flags(world: World) -> dict[object, object]:
     return {row["alias"]: row["price_known"]
             for row in rows(world.call("operator", "list_models")["models"])}  # fmt: skip
 
 
 def test_an_unknown_price_is_an_alarm_until_it_is_known(world: World) -> None:
-    assert known(world) == {"opus": True, "sonnet": True}
+    assert price_flags(world) == {"opus": True, "sonnet": True}
     proxy(world, "note_prices", unknown=["sonnet"])
-    assert known(world) == {"opus": True, "sonnet": False}
+    assert price_flags(world) == {"opus": True, "sonnet": False}
     (alarm,) = price_alarms(world.ledger)
     assert alarm.startswith("model sonnet has no known price and is charged as 0: set price_in")
     proxy(world, "note_prices", unknown=[])
-    assert known(world)["sonnet"] is True
+    assert price_flags(world)["sonnet"] is True
     assert list(price_alarms(world.ledger)) == []
 
 

@@ -233,7 +233,7 @@ class UsageStore:
         )
         return dict(rows)
 
-    def unmeasured(self) -> list[tuple[str, str, str]]:
+    def unmeasured_use(self) -> list[tuple[str, str, str]]:
         """Agent, kind and source of all tokens and money that the daemon has not measured."""
         rows = self._db.rows(
             "SELECT agent, kind, source FROM usage WHERE source <> ?"
