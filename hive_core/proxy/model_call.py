@@ -120,9 +120,10 @@ class ModelCall:
         self, body: RequestBody, target: ModelTarget, most_out: int | None
     ) -> dict[str, object]:
         wire, is_call = self.route.wire, self.route.purpose is Purpose.CALL
-        bound = target.model.max_output if most_out is None else most_out
-        bound = min(bound, target.model.max_output) * wire.choices(body)
-        most = min(wire.most_out(body) or bound, bound, TOKENS_MOST)
+        choices, model = wire.choices(body), target.model
+        wanted = wire.most_out(body) or model.max_output * choices
+        bounds = [n * choices for n in (most_out, model.stated_max_output) if n is not None]
+        most = min([wanted, *bounds, TOKENS_MOST])
         task = task_of(self.client.headers)
         return {
             "agent": self.door.agent, "sub": self.door.sub, "alias": body.alias,

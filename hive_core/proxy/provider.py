@@ -40,13 +40,13 @@ class ProviderCall:
 
     def data_for(self, model: ModelEntry) -> bytes:
         """The body for this model."""
-        own = self.most_out
-        most = model.max_output if own is None else min(own, model.max_output)
-        bound = AnswerBound(most, self.route.wire.output_keys, adds=own is not None)
-        is_call = self.route.purpose is Purpose.CALL
-        return self.body.with_model(
-            model.name, include_usage=self.include_usage, bound=bound if is_call else None
-        )
+        stated = model.stated_max_output
+        bounds = [tokens for tokens in (self.most_out, stated) if tokens is not None]
+        if not bounds or self.route.purpose is not Purpose.CALL:
+            return self.body.with_model(model.name, include_usage=self.include_usage)
+        keys = self.route.wire.output_keys
+        bound = AnswerBound(min(bounds), keys, adds=self.most_out is not None)
+        return self.body.with_model(model.name, include_usage=self.include_usage, bound=bound)
 
 
 @dataclass(slots=True)

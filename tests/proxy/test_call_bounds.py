@@ -48,6 +48,14 @@ def test_without_limits_of_a_call_nothing_is_added(wire: str) -> None:
     assert reserved["out_most"] == 1000
 
 
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_model_without_a_stated_bound_changes_no_request(wire: str) -> None:
+    """The default of `max_output` is for budgets: a body keeps its bytes."""
+    unbounded = '[models.small]\nprovider = "p"\nname = "s"\n'
+    _, (asked,), _ = ask(wire, unbounded, **{KEYS[wire]: 64_000})
+    assert asked[KEYS[wire]] == 64_000
+
+
 def test_the_older_name_of_chat_is_bounded_and_each_of_several_answers() -> None:
     _, (asked,), (reserved,) = ask("chat", BOUNDED, max_tokens=5000, n=3)
     assert asked["max_tokens"] == 1000

@@ -13,6 +13,11 @@ from typing import Final
 SAME_CALLS: Final = 3
 TEXTS_ONLY: Final = 2
 FAILURES: Final = 3
+# Calls of one answer that are run.
+CALLS_MOST: Final = 128
+TOO_MANY: Final = (
+    f"not run: one answer may have at most {CALLS_MOST} calls; make it again if needed"
+)
 # Calls whose sense is to be repeated until something happens.
 WAITS: Final = frozenset({
     "wait_for", "get_task", "list_tasks", "get_batch", "list_agents", "get_worker_status",

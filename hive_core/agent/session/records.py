@@ -71,3 +71,9 @@ def read_records(data: bytes) -> LogContents:
 def _whole_lines(data: bytes) -> Iterator[bytes]:
     lines = data.split(b"\n")
     return iter(lines[:-1])
+
+
+def read_hops(record: Record) -> int:
+    """The hops of a letter's record; -1 where it is no letter."""
+    hops = record.get("hops")
+    return hops if isinstance(hops, int) and record.get("id") else -1

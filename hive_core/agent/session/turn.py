@@ -24,7 +24,7 @@ from hive_core.agent.session.compaction import OVERFLOW, Compactor
 from hive_core.agent.session.context import RequestPurpose, TurnContext, read_reminder
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.exchange import ModelExchange, ModelFailed
-from hive_core.agent.session.guard import TurnGuard
+from hive_core.agent.session.guard import CALLS_MOST, TOO_MANY, TurnGuard
 from hive_core.agent.session.inheritance import store_segment
 from hive_core.agent.session.inputs import session_text
 from hive_core.agent.session.memory.recall import MemoryRecall
@@ -58,11 +58,6 @@ _NUDGE: Final = (
 )
 # After these a queen may have other tools and another prompt.
 PHASE_MOVES: Final = frozenset({"run_agent_with_input", "stop_worker", "switch_to_reviewing"})
-# Calls of one answer that are run.
-CALLS_MOST: Final = 128
-TOO_MANY: Final = (
-    f"not run: one answer may have at most {CALLS_MOST} calls; make it again if needed"
-)
 LIMIT: Final = "this was the last step of the turn: only the report was allowed"
 
 
@@ -399,8 +394,3 @@ class TurnRunner:
 
 def _moves_queen(call: ToolCall, outcome: CallAnswer) -> bool:
     return call.name in PHASE_MOVES and not outcome.is_error
-
-
-def _hops(record: Record) -> int:
-    hops = record.get("hops")
-    return hops if isinstance(hops, int) and record.get("id") else -1

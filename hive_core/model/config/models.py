@@ -166,7 +166,11 @@ class ModelEntry(Value):
     provider: ProviderName = Field(description="Name of its table in `[providers]`.")
     name: ModelName = Field(description="Name of the model at its provider.")
     context: Tokens = Field(128_000, description="Size of its context in tokens.")
-    max_output: Tokens = Field(8192, description="Maximum size of an answer in tokens.")
+    max_output: Tokens = Field(
+        8192,
+        description="Maximum size of an answer in tokens. Where it is set, a request for a larger"
+        " answer is lowered to it.",
+    )
     fallback: Annotated[tuple[Alias, ...], Field(max_length=4)] = Field(
         (),
         description="Aliases of the same wire that are asked in this order where the provider does"
@@ -192,6 +196,11 @@ class ModelEntry(Value):
         le=_PRICE_MOST,
         description="Price of input written to the provider's cache; absent: `price_in`.",
     )
+
+    @property
+    def stated_max_output(self) -> int | None:
+        """The bound of an answer where models.toml states one: the default bounds no request."""
+        return self.max_output if "max_output" in self.model_fields_set else None
 
     @model_validator(mode="after")
     def _check_numbers(self) -> Self:

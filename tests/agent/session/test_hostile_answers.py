@@ -15,8 +15,8 @@ from fixtures.session_host import SessionHost, session_host
 from fixtures.world import world
 from typing_extensions import override
 
+from hive_core.agent.session.guard import CALLS_MOST, TOO_MANY
 from hive_core.agent.session.runtimes.builtin import RuntimeCommand
-from hive_core.agent.session.turn import CALLS_MOST, TOO_MANY
 
 DEEP = 10_000
 REPORT = {"status": "success", "summary": "ok"}
