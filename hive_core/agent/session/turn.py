@@ -29,7 +29,7 @@ from hive_core.agent.session.inheritance import store_segment
 from hive_core.agent.session.inputs import session_text
 from hive_core.agent.session.memory.recall import MemoryRecall
 from hive_core.agent.session.parking import Parked, escalate
-from hive_core.agent.session.records import Record
+from hive_core.agent.session.records import Record, read_hops
 from hive_core.agent.session.recovery import (
     INTERRUPTED,
     AskModel,
@@ -358,7 +358,7 @@ class TurnRunner:
 
     def _parameters(self, turn: TurnState, call: ToolCall) -> Mapping[str, object]:
         """What the session adds to an operation: the letter, and what a colony inherits."""
-        letter = max(turn.inputs, key=_hops)
+        letter = max(turn.inputs, key=read_hops)
         source: dict[str, object] = {
             "source_conversation": self.conversation.name,
             "source_turn": turn.number,
