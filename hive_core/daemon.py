@@ -19,6 +19,7 @@ from hive_core.broker.core import Broker
 from hive_core.duties import Duties, stop_daemon_on_failure
 from hive_core.errors import HiveError
 from hive_core.host.config import settings as config
+from hive_core.host.config.command_line import check_user, parse_settings_file
 from hive_core.host.config.diffs import ReviewDiffs
 from hive_core.host.config.models import MODELS, check_models, load_models
 from hive_core.host.config.nix_profiles import NixProfiles
@@ -376,16 +377,17 @@ async def _serve(settings: Settings, file: Path) -> None:
 
 
 def main() -> None:
-    """Entry point of `hived`; an argument names another settings file."""
+    """Entry point of `hived`."""
+    file = parse_settings_file(sys.argv[1:])
     gc.disable()  # until the daemon serves: objects made before that stay
     notify.log_to_journal()
     began = time.monotonic()
     os.umask(0o027)
-    file = Path(sys.argv[1]) if len(sys.argv) > 1 else config.FILE
     for fault in config.check(file):
         log.critical("Cannot use the settings: %s", fault.text)
     try:
         said = config.load(file)
+        check_user(said.paths.state)
         settings = config.with_machine_size(said, config.MachineSize.here(said.paths.state))
         log.info("Starting hived %s", VERSION)
         asyncio.run(_serve(settings, file))
@@ -393,7 +395,3 @@ def main() -> None:
         log.critical("Cannot start: %s", error)
         sys.exit(error.exit_code)
     log.info("Stopped after %.0f s", time.monotonic() - began)
-
-
-if __name__ == "__main__":
-    main()

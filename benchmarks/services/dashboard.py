@@ -93,7 +93,7 @@ def serving_dashboard(folder: Path) -> Iterator[Dashboard]:
         port = listening.getsockname()[1]
         config = folder / "hive.toml"
         config.write_text(f'[web]\norigins = ["http://localhost:{port}"]\n', encoding="utf-8")
-        arguments = ["--login", str(folder / "login.sock"), "--config", str(config)]
+        arguments = ["--socket", str(folder / "login.sock"), "--settings", str(config)]
         process = subprocess.Popen(
             [sys.executable, "-c", _START, str(listening.fileno()), *arguments],
             pass_fds=[listening.fileno()], env={**os.environ, "PYTHONPATH": str(ROOT)},

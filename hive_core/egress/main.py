@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import signal
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hive_core.doors.command_line import ServiceOption, ServiceProgram, parse_arguments
 from hive_core.doors.listeners import HandClient, Listeners
 from hive_core.doors.notify import notify
 from hive_core.egress.network import HostNetwork, Network
@@ -20,6 +20,10 @@ from hive_core.egress.route import TIMEOUTS, EgressRouter, RouteTimeouts
 from hive_core.egress.tunnel import egress_connections
 
 _SWEEP: Final = 60.0
+_PROGRAM: Final = ServiceProgram("hive-egress", "Connect agents to the internet.", (
+    ServiceOption("control", "SOCKET", "where hived decides on connections"),
+    ServiceOption("hand", "SOCKET", "where hived hands over the sockets of agents"),
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +85,7 @@ async def run(options: EgressOptions) -> None:
 
 
 def parse_options(arguments: Sequence[str]) -> EgressOptions:
-    defaults = EgressOptions()
-    parser = argparse.ArgumentParser("hive-egress", description="Connect agents to the internet.")
-    for name, text in (
-        ("control", "where hived decides on connections"),
-        ("hand", "where hived hands over the sockets of agents"),
-    ):
-        default = getattr(defaults, name)
-        parser.add_argument(f"--{name}", type=Path, default=default, metavar="SOCKET",
-                            help=f"{text} (default: {default})")  # fmt: skip
-    return EgressOptions(**vars(parser.parse_args(arguments)))
+    return EgressOptions(**parse_arguments(_PROGRAM, EgressOptions(), arguments))
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import signal
@@ -11,10 +10,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import httpx2
 from pydantic import ValidationError
 
+from hive_core.doors.command_line import (
+    LOGIN_SOCKET,
+    SETTINGS,
+    ServiceOption,
+    ServiceProgram,
+    parse_arguments,
+)
 from hive_core.doors.notify import notify
 from hive_core.doors.service_files import read_credential, read_settings
 from hive_core.errors import HiveError, InvalidArgument
@@ -31,6 +38,15 @@ from hive_core.notify.source import LoginSource
 
 # systemd names the files of a folder of credentials NAME_FILE.
 _LOGIN = "notify_login"
+_PROGRAM: Final = ServiceProgram(
+    "hive-notify",
+    "Tell people what waits for them, failed or is done.",
+    (
+        SETTINGS,
+        LOGIN_SOCKET,
+        ServiceOption("state", "FOLDER", "folder of what has been sent and waits to be sent"),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +124,15 @@ async def run(options: NotifyOptions) -> None:
 
 
 def parse_options(arguments: Sequence[str]) -> NotifyOptions:
-    defaults = NotifyOptions()
-    parser = argparse.ArgumentParser(
-        "hive-notify", description="Tell people what waits for them, failed or is done."
-    )
-    for name, text in (
-        ("settings", "the settings of this host"), ("socket", "where hived takes logins"),
-        ("state", "folder of what has been sent and waits to be sent"),
-    ):  # fmt: skip
-        default = getattr(defaults, name)
-        parser.add_argument(f"--{name}", type=Path, default=default, metavar="PATH",
-                            help=f"{text} (default: {default})")  # fmt: skip
-    return NotifyOptions(**vars(parser.parse_args(arguments)))
+    return NotifyOptions(**parse_arguments(_PROGRAM, NotifyOptions(), arguments))
 
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs addresses
+    options = parse_options(sys.argv[1:])
     try:
-        asyncio.run(run(parse_options(sys.argv[1:])))
+        asyncio.run(run(options))
     except (HiveError, OSError) as error:
         sys.stderr.write(f"hive-notify: cannot start: {error}\n")
         sys.exit(1)

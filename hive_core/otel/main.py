@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import signal
@@ -18,6 +17,13 @@ import httpx2
 from pydantic import ValidationError
 
 from hive_core import VERSION
+from hive_core.doors.command_line import (
+    LOGIN_SOCKET,
+    SETTINGS,
+    ServiceOption,
+    ServiceProgram,
+    parse_arguments,
+)
 from hive_core.doors.notify import notify
 from hive_core.doors.service_files import read_credential, read_settings
 from hive_core.errors import HiveError, InvalidArgument
@@ -29,6 +35,10 @@ from hive_core.otel.spans import Attribute
 # systemd names the files of a folder of credentials NAME_FILE.
 _LOGIN: Final = "otel_login"
 _HEADERS: Final = "otel_headers"
+_PROGRAM: Final = ServiceProgram("hive-otel", "Send what agents do as traces of OpenTelemetry.", (
+    SETTINGS, LOGIN_SOCKET,
+    ServiceOption("state", "FOLDER", "folder of what has been sent"),
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +98,15 @@ async def run(options: OtelOptions) -> None:
 
 
 def parse_options(arguments: Sequence[str]) -> OtelOptions:
-    defaults = OtelOptions()
-    parser = argparse.ArgumentParser(
-        "hive-otel", description="Send what agents do as traces of OpenTelemetry."
-    )
-    for name, text in (
-        ("settings", "the settings of this host"), ("socket", "where hived takes logins"),
-        ("state", "folder of what has been sent"),
-    ):  # fmt: skip
-        default = getattr(defaults, name)
-        parser.add_argument(f"--{name}", type=Path, default=default, metavar="PATH",
-                            help=f"{text} (default: {default})")  # fmt: skip
-    return OtelOptions(**vars(parser.parse_args(arguments)))
+    return OtelOptions(**parse_arguments(_PROGRAM, OtelOptions(), arguments))
 
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs addresses
+    options = parse_options(sys.argv[1:])
     try:
-        asyncio.run(run(parse_options(sys.argv[1:])))
+        asyncio.run(run(options))
     except (HiveError, OSError) as error:
         sys.stderr.write(f"hive-otel: cannot start: {error}\n")
         sys.exit(1)

@@ -11,6 +11,7 @@ import pwd
 import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from errno import EDQUOT, ENOSPC
@@ -96,10 +97,8 @@ def converse(connection: socket.socket, peer: int) -> None:
     """Answer the calls of one connection, in order, if it is hived's."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     with connection, suppress(OSError):
-        pending = b""
-        while struct.unpack("3i", credentials)[1] == peer and len(pending) <= LIMIT:
-            if not (data := connection.recv(LIMIT)):
-                break
+        uid, pending = struct.unpack("3i", credentials)[1], b""
+        while uid == peer and len(pending) <= LIMIT and (data := connection.recv(LIMIT)):
             *frames, pending = (pending + data).split(b"\0")
             for frame in frames:
                 if _is_closed(connection):
@@ -109,14 +108,17 @@ def converse(connection: socket.socket, peer: int) -> None:
 
 def _is_closed(connection: socket.socket) -> bool:
     """Whether the caller has given up and decides again, so that this action is too late."""
-    try:
+    with suppress(BlockingIOError):
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except BlockingIOError:
-        return False
+    return False
 
 
 def main() -> None:
     """Serve until killed. Nothing is lost then, because hived asks again."""
+    if len(sys.argv) > 1 or "NOTIFY_SOCKET" not in os.environ:
+        from hive_core.privd import command_line  # noqa: PLC0415 - what serves does without it
+
+        command_line.answer_person(sys.argv[1:])
     hive = pwd.getpwnam("hive")
     SOCKET.unlink(missing_ok=True)
     with socket.socket(_UNIX) as listener, socket.socket(_UNIX, _DATAGRAM) as systemd:

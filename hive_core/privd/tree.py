@@ -163,8 +163,6 @@ def uuids(place: str | Path) -> list[str]:
 
 def observe() -> dict[str, object]:
     """List all storage, of existing and of unknown agents."""
-    places = {
-        "archives": ARCHIVE, "roots": ROOTS, "mounts": str(MOUNTS),
-        "socket_directories": SOCKET_DIRECTORIES,
-    }  # fmt: skip
+    places = {"archives": ARCHIVE, "roots": ROOTS, "mounts": str(MOUNTS),
+              "socket_directories": SOCKET_DIRECTORIES}  # fmt: skip
     return {"nodes": list(lineages()), **{name: uuids(place) for name, place in places.items()}}

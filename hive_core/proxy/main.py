@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import os
@@ -19,6 +18,7 @@ from typing import Final
 
 from uvicorn.server import ServerState
 
+from hive_core.doors.command_line import ServiceOption, ServiceProgram, parse_arguments
 from hive_core.doors.listeners import DoorListener, HandClient, Listeners
 from hive_core.doors.notify import notify
 from hive_core.doors.packets import AgentDoor
@@ -41,6 +41,15 @@ _LISTEN_FD: Final = 3  # the first descriptor that systemd passes
 _END_SECONDS: Final = 10.0
 _BAD_CONFIG: Final = 78
 _ALL_UIDS: Final = (1 << 32) - 1
+_PROGRAM: Final = ServiceProgram("hive-model", "Call models for agents.", (
+    ServiceOption("models", "FILE", "models and providers"),
+    ServiceOption("keys", "FOLDER", "keys of providers, a file each"),
+    ServiceOption("control", "SOCKET", "where hived reserves and charges calls"),
+    ServiceOption("hand", "SOCKET", "where hived hands over the sockets of agents"),
+    ServiceOption("operator", "SOCKET", "socket for `hive model test`"),
+    ServiceOption("small", "SOCKET", "socket of the embedded model"),
+    ServiceOption("journal", "FILE", "settlements that hived has not answered yet"),
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,21 +190,7 @@ async def run(options: ProxyOptions) -> None:
 
 
 def parse_options(arguments: Sequence[str]) -> ProxyOptions:
-    defaults = ProxyOptions()
-    parser = argparse.ArgumentParser("hive-model", description="Call models for agents.")
-    for name, metavar, text in (
-        ("models", "FILE", "models and providers"),
-        ("keys", "FOLDER", "keys of providers, a file each"),
-        ("control", "SOCKET", "where hived reserves and charges calls"),
-        ("hand", "SOCKET", "where hived hands over the sockets of agents"),
-        ("operator", "SOCKET", "socket for `hive model test`"),
-        ("small", "SOCKET", "socket of the embedded model"),
-        ("journal", "FILE", "settlements that hived has not answered yet"),
-    ):
-        default = getattr(defaults, name)
-        parser.add_argument(f"--{name}", type=Path, default=default, metavar=metavar,
-                            help=f"{text} (default: {default})")  # fmt: skip
-    return ProxyOptions(**vars(parser.parse_args(arguments)))
+    return ProxyOptions(**parse_arguments(_PROGRAM, ProxyOptions(), arguments))
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import os
@@ -15,6 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hive_core.doors.command_line import (
+    LOGIN_SOCKET,
+    SETTINGS,
+    ServiceOption,
+    ServiceProgram,
+    parse_arguments,
+)
 from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.doors.notify import notify
 from hive_core.errors import HiveError, InvalidArgument
@@ -31,16 +37,19 @@ from hive_core.web.tokens import TokenLogins
 from hive_core.web.visit import Dashboard
 
 log = logging.getLogger(__name__)
-LOGIN_SOCKET: Final = Path("/run/hive/login.sock")
 IDLE_SECONDS: Final = 900.0
 _LISTEN_FD: Final = 3  # the first descriptor that systemd passes
 _BAD_CONFIG: Final = 78
+_PROGRAM: Final = ServiceProgram("hive-web", "Serve the dashboard.", (
+    SETTINGS, LOGIN_SOCKET,
+    ServiceOption("idle", "SECONDS", "end after this time without a request", float),
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class WebOptions:
-    login: Path = LOGIN_SOCKET
-    config: Path = CONFIG
+    settings: Path = CONFIG
+    socket: Path = Path("/run/hive/login.sock")
     idle: float = IDLE_SECONDS
 
 
@@ -88,24 +97,14 @@ async def serve(app: WebApp, listening: list[socket.socket], idle: float) -> Non
 
 
 def parse_options(arguments: Sequence[str]) -> WebOptions:
-    defaults = WebOptions()
-    parser = argparse.ArgumentParser("hive-web", description="Serve the dashboard.")
-    for name, kind, metavar, text in (
-        ("login", Path, "SOCKET", "where hived serves logins"),
-        ("config", Path, "FILE", "settings of hive, with the table [web]"),
-        ("idle", float, "SECONDS", "end after this time without a request"),
-    ):
-        default = getattr(defaults, name)
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar,
-                            help=f"{text} (default: {default})")  # fmt: skip
-    return WebOptions(**vars(parser.parse_args(arguments)))
+    return WebOptions(**parse_arguments(_PROGRAM, WebOptions(), arguments))
 
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     options = parse_options(sys.argv[1:])
     try:
-        app = build(options.login, load_settings(options.config))
+        app = build(options.socket, load_settings(options.settings))
         asyncio.run(serve(app, passed_sockets(), options.idle))
     except HiveError as error:
         sys.stderr.write(f"hive-web: {error}\n")

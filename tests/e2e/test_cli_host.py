@@ -40,6 +40,7 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     assert socket == "hive-operator 660\n"
     assert_logins_are_for_their_services(fresh)
     assert_git_enters_clones_only(fresh)
+    assert_daemons_start_by_systemd_only(fresh)
     assert (fresh.run("hive", "doctor").returncode, has_documents(fresh)) == (0, True)
 
     assert "nothing to do" in fresh.setup()
@@ -63,6 +64,24 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
         ("group", "hive-login"), ("group", "hive-proxy"),
     ):  # fmt: skip
         assert fresh.run("getent", *account, check=False).returncode == 2
+
+
+def assert_daemons_start_by_systemd_only(fresh: HiveHost) -> None:
+    """Root types the names of the daemons while they run, and while hived is stopped."""
+    before = fresh.run("stat", "-c", "%i", "/run/hive/privd.sock").stdout
+    for program in ("hived", "hive-privd"):
+        assert fresh.run(program, "--help").stdout.startswith(f"usage: {program}")
+    assert fresh.run("hive-privd", check=False).returncode == 2
+    assert fresh.run("stat", "-c", "%i", "/run/hive/privd.sock").stdout == before
+    fresh.run("systemctl", "stop", "hived")
+    refused = fresh.run("hived", check=False)
+    assert refused.returncode == 5, refused
+    assert "hived runs as user hive" in refused.stderr
+    owned = fresh.run("find", "/var/lib/hive/meta", "/run/hive", "-maxdepth", "1", "-user", "root",
+                      "-name", "*.sock").stdout.split()  # fmt: skip
+    assert owned == ["/run/hive/privd.sock"]
+    fresh.run("systemctl", "start", "hived")
+    assert fresh.hive("tree", "-o", "name") == "root\n"
 
 
 def assert_teardown_asks(fresh: HiveHost) -> None:
