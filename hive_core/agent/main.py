@@ -153,9 +153,10 @@ def _mcp(path: str, arguments: Sequence[str]) -> int:
     mcp.run_mcp(path)
 
 
-def _hold(_path: str, _arguments: Sequence[str]) -> int:
+def _hold(_path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import serve  # noqa: PLC0415
 
+    argparse.ArgumentParser("hive-agent hold", description=OWN["hold"]).parse_args(arguments)
     return serve.run_hold()
 
 

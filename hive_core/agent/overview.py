@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from hive_core.agent.catalog import Catalog
+from hive_core.agent.layout import fold
 
 # In the order of the help. A command that is in no section comes under "More"; operations of the
 # operator alone are listed at the end.
@@ -47,7 +49,7 @@ SERVICES: Final = frozenset({
     "hive-model, the service that calls models for agents",
     "hive-egress, the service that connects agents to the internet",
 })  # fmt: skip
-_WIDTH: Final = 98
+_LEAST: Final = 20  # columns for a text, however narrow the terminal is
 
 
 def common_commands(
@@ -56,7 +58,8 @@ def common_commands(
     """The lines of the short help: the commands that most programs need, in this order."""
     texts = {**own, **{entry.name: entry.summary for entry in catalog}}
     yield ""
-    yield from (f"  {shorts.get(name, _command(name)):<12} {texts[name]}" for name in names)
+    for name in names:
+        yield from _fold_entry(shorts.get(name, _command(name)), texts[name], 12)
 
 
 def overview(catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str]) -> Iterator[str]:
@@ -73,7 +76,8 @@ def overview(catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str]
     for heading, names in {**SECTIONS, "More": more}.items():
         if names:
             yield from ("", f"{heading}:")
-            yield from (f"  {_command(name):<22} {texts[name]}" for name in names.split())
+            for name in names.split():
+                yield from _fold_entry(_command(name), texts[name], 22)
     yield from ("", "For the operator only, with `hive`:")
     yield from _wrap(map(_command, sorted(apart)))
 
@@ -82,10 +86,22 @@ def _command(name: str) -> str:
     return name.replace("_", "-")
 
 
+def _fold_entry(name: str, text: str, column: int) -> Iterator[str]:
+    """A command and its text beside it; below it where the name is longer than its column."""
+    indent = " " * (column + 3)
+    width = shutil.get_terminal_size().columns
+    lines = fold(text, max(width - len(indent), _LEAST), len(text))
+    first = f"  {name:<{column}} "
+    if len(first) > len(indent):
+        yield f"  {name}"
+        first = indent
+    yield from (f"{indent if number else first}{line}" for number, line in enumerate(lines))
+
+
 def _wrap(words: Iterator[str]) -> Iterator[str]:
-    line = " "
+    line, width = " ", shutil.get_terminal_size().columns
     for word in words:
-        if len(line) + len(word) >= _WIDTH:
+        if len(line) + len(word) >= width:
             yield line
             line = " "
         line += f" {word}"

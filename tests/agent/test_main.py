@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -190,13 +191,38 @@ def test_exit_statuses_are_the_contracts(broker: FakeBroker) -> None:
     assert hive_agent(broker.path, "serve").returncode == 2
 
 
+@pytest.mark.parametrize("command", sorted(OWN))
+def test_each_command_of_its_own_has_help_and_refuses_an_unknown_option(command: str) -> None:
+    """`hold --help` held. Nothing is at the socket: none of them needs the daemon for this."""
+    done = hive_agent("/nonexistent", command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"hive-agent {command}" in done.stdout
+    done = hive_agent("/nonexistent", command, "--nonsense")
+    assert done.returncode == 2, done
+
+
+@pytest.mark.parametrize("words", [("help",), ("help", "--all")])
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_fits_the_terminal_and_continues_below_its_text(
+    words: tuple[str, ...], width: int, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(words, "") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    indent = 15 if words == ("help",) else 25
+    assert any(line[:indent].isspace() and line[indent:].strip() for line in lines) or width > 80
+
+
 def test_help_lists_every_operation_once_by_what_it_is_about(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the name that the pages use; what only the operator may stands apart, at the end."""
+    monkeypatch.setenv("COLUMNS", "400")
     assert run(["help", "--all"], "") == 0
     shown, _, apart = capsys.readouterr().out.partition("\nFor the operator only")
-    listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
+    listed = [line.split()[0] for line in shown.splitlines() if re.match(r"  \w", line)]
     operations = {entry.name.replace("_", "-"): entry for entry in catalog.load()}
     theirs = {name for name, entry in operations.items() if entry.entry["who"] == OPERATOR}
     of_services = {name for name, entry in operations.items() if entry.entry["who"] in SERVICES}
@@ -214,7 +240,7 @@ def test_help_begins_with_ten_common_commands(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words, "") == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    lines = [line for line in capsys.readouterr().out.splitlines() if re.match(r"  \w", line)]
     assert len(lines) == len(COMMON) == 10
     assert lines[0].split()[0] == "serve"
 
