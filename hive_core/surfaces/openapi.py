@@ -105,8 +105,8 @@ def _error(doc: str) -> dict[str, Any]:
 
 
 _DESCRIPTION: Final = (
-    "Operations of hive for programs. A token comes from `hive web token`; its scope bounds what it"
-    " may call, and what takes a second confirmation it may not do at all."
+    "Operations of hive for programs. A token comes from `hive web token create`; its scope"
+    " bounds what it may call, and what takes a second confirmation it may not do at all."
 )
 _ERROR_RESPONSES: Final = {
     status: {"$ref": f"#/components/responses/Error{status}"} for status in _ERRORS
@@ -167,9 +167,9 @@ _HEAD: Final = """\
 Generated from the registry by `python -m hive_core.surfaces`; do not edit.
 
 hive-web serves `POST /api/v1/OPERATION` with the parameters as a JSON object, at the addresses of
-`[web] origins`. Programs give a token of `hive web token` (`Authorization: Bearer token_...`);
-cookies do not count. The reply is the result as JSON. `GET /api/v1/openapi.json` describes it all
-(OpenAPI 3.1).
+`[web] origins`. Programs give a token of `hive web token create`
+(`Authorization: Bearer token_...`); cookies do not count. The reply is the result as JSON.
+`GET /api/v1/openapi.json` describes it all (OpenAPI 3.1).
 
     curl -sS http://localhost:4483/api/v1/list_agents -d '{}' \\
       -H 'Content-Type: application/json' -H "Authorization: Bearer $TOKEN"

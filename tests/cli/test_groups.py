@@ -34,6 +34,8 @@ LISTS = sorted(words for words, group in GROUPS.items() if isinstance(group, Lis
 STRICT = [words for words, group in GROUPS.items() if not isinstance(group, NameListGroup)]
 # These list files of the host, and do not ask the daemon.
 LOCAL = {("model", "key"), ("runtime",)}
+# What they close or destroy, they also remove.
+CLOSING = {("agent",), ("budget",), ("queue",)}
 OTHERS = sorted(GROUPS.keys() - set(LISTS))
 
 
@@ -83,6 +85,38 @@ def test_a_word_unlike_any_command_lists_them_all(hive: Hive, words: tuple[str, 
     every = f"; there are {', '.join(known)}" if len(known) <= 12 else "; `hive agent --help` lists"
     assert f"no command 'zzzz'{every}" in done.err
     assert not hive.peer.calls
+
+
+def commands(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Each command below that is no group, with its words."""
+    for name in names(group):
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *before, name)
+        elif command is not None:
+            yield (*before, name), command
+
+
+# Their last argument stands for the one before it: the form of older releases.
+TWO_FORMS = {("plan", "approve"), ("plan", "reject")}
+
+
+@pytest.mark.parametrize(("words", "command"), [*commands(the_command)], ids=str)
+def test_an_argument_that_may_be_left_out_stands_in_brackets(
+    words: tuple[str, ...], command: click.Command
+) -> None:
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    optional = [param for param in arguments if not param.required and words not in TWO_FORMS]
+    assert [row.metavar for row in optional if not (row.metavar or "[").startswith("[")] == []
+
+
+@pytest.mark.parametrize(("words", "group"), GROUPS.items(), ids=str)
+def test_rm_removes_or_ends_wherever_something_can_be_removed_or_ended(
+    words: tuple[str, ...], group: click.Group
+) -> None:
+    ways = {"rm", "remove", "end", "cancel", "clear", "revoke"} & {*names(group)}
+    removing = group.get_command(click.Context(group), "rm")
+    assert (removing is not None) == bool(ways) or words in CLOSING, ways
 
 
 def test_plan_alone_lists_pending_plans(hive: Hive) -> None:

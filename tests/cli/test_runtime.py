@@ -72,7 +72,7 @@ def test_a_cli_is_installed_readable_for_containers_and_listed(
     }  # fmt: skip
     assert hive(folder, "install", "claude") == 0
     assert "installed already" in capsys.readouterr().err
-    assert hive(folder, "remove", "claude") == 0
+    assert hive(folder, "rm", "claude") == 0
     assert list(folder.iterdir()) == []
     assert hive(folder, "remove", "claude") == 4
     assert "it is not installed" in capsys.readouterr().err

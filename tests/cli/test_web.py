@@ -54,14 +54,33 @@ def test_over_ssh_it_says_how_to_reach_the_page(
     assert done.out == f"{URL}\n"
 
 
-def test_a_token_is_all_of_the_output(hive: Hive) -> None:
+@pytest.mark.parametrize("words", [("token", "create"), ("token",)], ids=" ".join)
+def test_a_token_is_all_of_the_output(hive: Hive, words: tuple[str, ...]) -> None:
+    """`hive web token ann` is the form of older releases."""
     hive.peer.answers["CreateToken"] = lambda _: {"token": "token_x", "login": "l1", "expires": 9.0}
-    done = hive("web", "token", "ann", "--scope", "viewer", "--days", "7", "--name", "backup")
+    options = ("--scope", "viewer", "--days", "7", "--name", "backup")
+    done = hive("web", *words, "ann", *options)
     assert (done.status, done.out) == (0, "token_x\n")
     assert "login l1" in done.err
     (asked,) = hive.peer.params_of("CreateToken")
     assert (asked["scopes"], asked["days"], asked["name"]) == (["viewer"], 7, "backup")
-    assert hive("web", "token", "ann", "--scope", "approver").status == 2
+    assert hive("web", *words, *options, "ann").out == "token_x\n"
+    assert hive("web", *words, "ann", "--scope", "approver").status == 2
+
+
+def test_token_lists_tokens_and_totp_the_accounts_with_codes(hive: Hive) -> None:
+    hive.peer.answers["ListLogins"] = lambda _: {
+        "logins": [{"login": "l1", "via": "token"}, {"login": "l2", "via": "link"}]
+    }
+    hive.peer.answers["ListAccounts"] = lambda _: {
+        "accounts": [{"account": "ann", "totp": True}, {"account": "bob", "totp": False}]
+    }
+    assert hive("web", "token", "-o", "name").out == "l1\n"
+    assert hive("web", "token", "list", "ann", "-o", "name").out == "l1\n"
+    assert hive.peer.params_of("ListLogins")[1] == {"account": "ann"}
+    assert hive("web", "session", "-o", "name").out == "l1\nl2\n"
+    assert hive("web", "totp", "-o", "name").out == "ann\n"
+    assert hive.peer.params_of("SetTotp") == []
 
 
 def test_accounts_passkeys_and_logins_are_removed_by_name(hive: Hive) -> None:
@@ -74,7 +93,10 @@ def test_accounts_passkeys_and_logins_are_removed_by_name(hive: Hive) -> None:
     })  # fmt: skip
     assert hive("web", "account", "create", "ann", "--scope", "viewer").status == 0
     assert hive("web", "passkey", "rm", "key").status == 0
-    assert hive("web", "logins", "--end", "l1").err == "login l1 of ann has ended\n"
+    ends = ("session", "end"), ("session", "rm"), ("token", "rm"), ("logins", "--end")
+    for words in ends:
+        assert hive("web", *words, "l1").err == "login l1 of ann has ended\n"
     assert hive("web", "account", "rm", "ann").status == 0
-    assert hive("web", "totp", "ann").out == "otpauth://totp/hive%3Aann?secret=ABC\n"
-    assert hive.peer.params_of("EndLogin")[0]["login"] == "l1"
+    for totp in (("totp", "set"), ("totp",)):
+        assert hive("web", *totp, "ann").out == "otpauth://totp/hive%3Aann?secret=ABC\n"
+    assert [asked["login"] for asked in hive.peer.params_of("EndLogin")] == ["l1"] * len(ends)

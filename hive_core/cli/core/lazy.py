@@ -21,6 +21,7 @@ else:  # importing typing_extensions would cost a tenth of the start
 _PACKAGE: Final = "hive_core.cli"
 _FEW: Final = 12
 _SENTENCE: Final = 300  # the first sentence of every help text fits
+_OF_LISTS: Final = frozenset({"-h", "--help", "-o", "--output"})
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -135,6 +136,20 @@ class NameListGroup(ListGroup):
             if isinstance(parameter, click.Argument):
                 items += parameter.shell_complete(ctx, incomplete)
         return items
+
+
+class FormerGroup(NameListGroup):
+    """A NameListGroup that was one command in older releases: other words are those of `former`."""
+
+    def __init__(self, *names: Any, former: str, **attributes: Any) -> None:  # noqa: ANN401 - what click takes
+        super().__init__(*names, **attributes)
+        self.former = former
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_known = not args or args[0] in _OF_LISTS or self.get_command(ctx, args[0]) is not None
+        is_former = not is_known and not ctx.resilient_parsing
+        return super().parse_args(ctx, [self.former, *args] if is_former else args)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

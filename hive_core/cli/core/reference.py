@@ -29,8 +29,8 @@ Generated from the commands by `python -m hive_core.cli.core.reference`; a test 
   Both are printed as they are written. Times are local; the heading of a table names the zone.
 - Text that agents wrote is printed with control and direction characters spelled out, as
   `⟨U+001B⟩`; in JSON they are escaped.
-- A noun alone lists: `hive task` is `hive task list`, and takes its options. `config` has no list
-  and prints its commands, with status 2.
+- A noun alone lists: `hive task` is `hive task list`, and takes its options. `config`, `phase`,
+  `session` and `web` have no list and print their commands, with status 2.
 - Commands about agents have two forms: `hive stop NAME` and `hive agent stop NAME`.
 - `ls` and `ps` list agents, `rm` is destroy, `exec` is shell; `ls` and `rm` after a noun are its
   list and its way to remove. Names of older releases, such as `approvals`, still work.

@@ -81,7 +81,7 @@ class RuntimePackage:
         }[self.name]
 
 
-@click.group(cls=ListGroup)
+@click.group(cls=ListGroup, aliases={"remove": "rm"})
 def runtime() -> None:
     """Install, list and remove the coding CLIs that can run the models of agents."""
 
@@ -118,7 +118,7 @@ def install(name: str, folder: Path) -> None:
         " next start")  # fmt: skip
 
 
-@runtime.command()
+@runtime.command("rm")
 @name_argument
 @folder_option
 def remove(name: str, folder: Path) -> None:
