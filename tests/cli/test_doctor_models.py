@@ -39,7 +39,7 @@ def failures(*findings: Finding) -> list[str]:
 
 def test_without_a_file_the_only_model_is_the_embedded_one(places: ModelPlaces) -> None:
     (finding,) = check_settings(places)
-    assert (finding.verdict, finding.detail) == ("ok", "1 models, default hive-small")
+    assert (finding.verdict, finding.detail) == ("ok", "1 model, default hive-small")
 
 
 def test_a_fault_in_the_file_names_its_key(places: ModelPlaces) -> None:

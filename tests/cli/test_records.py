@@ -252,6 +252,19 @@ def test_status_summarizes_the_hive(hive: Hive) -> None:
     assert (asked["by"], float(str(asked["since"])) % 86_400) == ("day", 0)
 
 
+def test_status_counts_one_thing_in_the_singular(hive: Hive) -> None:
+    hive.peer.answers["Status"] = lambda _: {
+        **STATUS,
+        "quarantines": [{"agent": "bob", "agents": 1, "reason": ""}],
+    }
+    hive.peer.answers["GetUsage"] = lambda _: {"currency": "USD", "sums": [
+        {"key": "2026-11-23", "kind": "messages", "source": "measured", "amount": 1},
+    ]}  # fmt: skip
+    shown = hive("status").out
+    assert "used     1 message today (UTC)" in shown
+    assert "held     bob is in quarantine, 1 agent in all" in shown
+
+
 def test_status_of_an_empty_hive(hive: Hive) -> None:
     hive.peer.answers["Status"] = lambda _: {"agents": {}, "waiting": 0, "tasks": {}}
     hive.peer.answers["GetUsage"] = lambda _: {"currency": "USD", "sums": []}

@@ -14,7 +14,13 @@ from typing_extensions import override
 from hive_core.agent.layout import breadth
 from hive_core.cli.core.output import Column, moment, table
 from hive_core.cli.core.parameters import SINCE, DurationType, parse_limits
-from hive_core.cli.core.units import format_duration, format_size, parse_duration, parse_size
+from hive_core.cli.core.units import (
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_size,
+    quantity,
+)
 
 COLUMNS = (
     Column("id"), Column("state", priority=1), Column("agent"), Column("since", priority=2),
@@ -131,6 +137,20 @@ def test_a_size_is_printed_in_the_form_it_is_entered(number: int, text: str) -> 
 
 def test_limits_take_sizes() -> None:
     assert parse_limits(("memory_max=2G", "tasks_max=9")) == {"memory_max": 2 << 30, "tasks_max": 9}
+
+
+@pytest.mark.parametrize("share", ["50", "50%"])
+def test_a_quota_of_the_processor_is_a_share_and_no_size(share: str) -> None:
+    assert parse_limits((f"cpu_quota={share}",)) == {"cpu_quota": 50}
+    with pytest.raises(click.UsageError, match="cpu_quota: '5G' is not a share of a processor"):
+        parse_limits(("cpu_quota=5G",))
+
+
+def test_a_number_has_the_noun_that_fits_it() -> None:
+    numbers: tuple[object, ...] = (0, 1, "1", 2, "~1")
+    assert [quantity(number, "agent") for number in numbers] == [
+        "0 agents", "1 agent", "1 agent", "2 agents", "~1 agents",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [

@@ -9,7 +9,7 @@ from fixtures import approvals as asked
 from fixtures.questions import ask, escalate
 from fixtures.world import Reply, World, rows, world
 
-from hive_core.model.agents.machine import State
+from hive_core.model.agents.machine import FailureHistory, State
 
 
 @pytest.fixture(name="world")
@@ -173,6 +173,20 @@ def test_a_parked_or_failed_root_has_one_row(world: World) -> None:
     ]
     status = world.call("operator", "status")
     assert (status["waiting"], len(rows(status["alarms"]))) == (3, 3)
+
+
+def test_a_failed_agent_has_the_reason_that_status_has(world: World) -> None:
+    uuid = world.uuid("a2")
+    with world.ledger.transaction():
+        history = FailureHistory(
+            (1.0,), 1.0, parked=False, exit_seen="i", nonce=1, why="ended with 3"
+        )
+        world.ledger.starts.put(uuid, history)
+    world.seen.states[uuid] = State.FAILED
+    (item,) = rows(world.call("operator", "todo")["todo"])
+    assert (item["kind"], item["text"]) == ("failed", "a2 is failed: ended with 3")
+    (failed,) = rows(world.call("operator", "status")["failed"])
+    assert failed["why"] == "ended with 3"
 
 
 def test_mail_about_what_is_on_the_list_is_not_on_it_once_more(world: World) -> None:

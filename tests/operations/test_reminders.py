@@ -121,6 +121,20 @@ def test_they_are_listed_in_the_order_in_which_they_come_page_by_page(world: Wor
     assert world.fault("a", "list_reminders", after="no such") == "NotFound"
 
 
+def test_the_operator_sees_those_of_all_in_the_order_in_which_they_come(world: World) -> None:
+    late, soon = remind(world, "a", **{"in": 90.0}), remind(world, "operator", to="a1")
+    own = remind(world, "operator", **{"in": 70.0})
+    assert ids(world, "operator") == [soon, own, late]
+    assert ids(world, "operator", agent="operator") == [own]
+    pages, after = [], None
+    for _ in range(3):
+        page = world.call("operator", "list_reminders", limit=1, after=after)
+        pages += names(page["reminders"], "id")
+        after = page["next"]
+    assert (pages, after) == ([soon, own, late], None)
+    assert world.fault("a1", "list_reminders", after=late) == "NotFound"
+
+
 def test_those_of_a_destroyed_agent_go_with_it_and_those_it_asked_for_stay(world: World) -> None:
     remind(world, "a", to="a1")
     remind(world, "a1")

@@ -12,6 +12,7 @@ from hive_core.agent.output import plain
 from hive_core.cli.agents.set_agent import show_limits
 from hive_core.cli.core.output import Row, block, colour, moment, one, output_option, stamp, words
 from hive_core.cli.core.session import Session, complete_agent, entries
+from hive_core.cli.core.units import quantity
 
 _TASKS: Final = 10
 _COMMAND_MOST: Final = 200
@@ -149,7 +150,7 @@ def _last_end(end: object) -> Iterator[str]:
 
 
 def _work(row: Row) -> Iterator[str]:
-    yield _fact("inbox", f"{words(row.get('inbox'))} messages")
+    yield _fact("inbox", quantity(row.get("inbox"), "message"))
     yield _fact("tasks", f"{words(row.get('tasks'))} open")
     for task in entries(row, "open_tasks"):
         state = words(str(task.get("state")).replace("_", " "))
@@ -162,7 +163,7 @@ def _subagents(row: Row) -> Iterator[str]:
     if rows:
         yield _fact("sub-agents", f"{len(rows)} open")
     for sub in rows:
-        calls = f"{words(sub.get('model_calls'))} calls of models"
+        calls = f"{quantity(sub.get('model_calls'), 'call')} of models"
         until = f"until {stamp(sub.get('deadline'))}"
         who = f"{words(sub.get('name'))} of {words(sub.get('parent'))}"
         uid = f"uid {words(sub.get('uid'))}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hive_core.cli.core.units import parse_duration, parse_size
+from hive_core.cli.core.units import parse_duration, parse_percent, parse_size
 
 if TYPE_CHECKING:
     from typing_extensions import override
@@ -93,7 +93,8 @@ def parse_limits(pairs: object) -> dict[str, int]:
                 f"{pair!r} is not a limit; write KEY=VALUE, such as memory_max=512M"
             )
         try:
-            bounds[key.strip()] = parse_size(value)
+            parse = parse_percent if key.strip() == "cpu_quota" else parse_size
+            bounds[key.strip()] = parse(value)
         except ValueError as error:
             raise click.UsageError(f"{key.strip()}: {error}") from error
     return bounds

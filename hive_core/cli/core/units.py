@@ -6,9 +6,17 @@ import re
 import time
 from typing import Final
 
-from hive_core.model.config.sizes import parse_size
+from hive_core.model.config.sizes import parse_percent, parse_size
 
-__all__ = ["format_duration", "format_size", "format_time", "parse_duration", "parse_size"]
+__all__ = [
+    "format_duration",
+    "format_size",
+    "format_time",
+    "parse_duration",
+    "parse_percent",
+    "parse_size",
+    "quantity",
+]  # fmt: skip
 
 _SECONDS: Final = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)([wdhms])", re.ASCII)
@@ -43,6 +51,11 @@ def format_duration(seconds: float, parts: int = 2) -> str:
         if number or words:
             words.append(f"{number}{unit}" if number else "")
     return "".join(words[:parts]) or "0s"
+
+
+def quantity(number: object, noun: str) -> str:
+    """A number with its noun: `1 message`, `2 messages`."""
+    return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
 
 
 def format_size(number: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hive_core.cli.core.units import quantity
 from hive_core.cli.host.finding import Finding, fail, ok, warn
 from hive_core.cli.host.install import layout
 from hive_core.cli.host.install.steps import NIXOS
@@ -51,7 +52,10 @@ def check_settings(places: ModelPlaces) -> Iterator[Finding]:
     except (OSError, ValueError, InvalidArgument) as error:
         yield fail("models", f"{places.models}: {error}")
         return
-    yield ok("models", f"{len(models.models)} models, default {models.default_alias or 'none'}")
+    yield ok(
+        "models",
+        f"{quantity(len(models.models), 'model')}, default {models.default_alias or 'none'}",
+    )
     yield from _keys(models, places.keys)
     yield from _own_file(models)
 

@@ -13,7 +13,7 @@ import click
 
 from hive_core.cli.core.output import Row, colour, one, output_option, stamp, words
 from hive_core.cli.core.session import Session, entries
-from hive_core.cli.core.units import format_size
+from hive_core.cli.core.units import format_size, quantity
 from hive_core.cli.host.install import layout
 from hive_core.cli.work.budgets import pivot
 
@@ -81,7 +81,7 @@ def _usage(reply: Row) -> str:
         return "nothing today"
     row = rows[-1]
     parts = [f"{words(row['money'])} {words(reply.get('currency'))}"] if "money" in row else []
-    parts += [f"{words(row[key])} {key}" for key in ("tokens", "messages") if key in row]
+    parts += [quantity(row[f"{noun}s"], noun) for noun in ("token", "message") if f"{noun}s" in row]
     return f"{', '.join(parts) or 'nothing'} today (UTC)"
 
 
@@ -128,8 +128,8 @@ def _lines(row: Row, host: HostFigures, usage: Row) -> Iterator[str]:
         yield f"         {line}"
     for held in entries(row, "quarantines"):
         reason = f": {words(held.get('reason'))}" if held.get("reason") else ""
-        name, count = words(held.get("agent")), words(held.get("agents"))
-        yield f"held     {name} is in quarantine, {count} agents in all{reason}"
+        name, count = words(held.get("agent")), quantity(held.get("agents"), "agent")
+        yield f"held     {name} is in quarantine, {count} in all{reason}"
     yield f"tasks    {_tasks(row)}"
     yield f"todo     {row.get('waiting') or 'nothing'} waiting for you (`hive todo`)"
     yield f"models   {_models(host.models)}"

@@ -62,14 +62,14 @@ def reminder() -> None:
 @output_option
 @click.pass_obj
 def list_reminders(session: Session, name: str | None, style: str) -> None:
-    """List the reminders for NAME, or for the operator."""
+    """List the reminders for NAME, or for all agents and the operator."""
     REMINDERS.show(session.rows("list_reminders", "reminders", agent=name), style)
 
 
 @reminder.command("show")
 @click.argument("id_", metavar="ID", shell_complete=complete_reminder)
 @click.option("--agent", "name", shell_complete=complete_agent,
-              help="Recipient of the reminder; by default the operator.")  # fmt: skip
+              help="Recipient of the reminder; by default any.")  # fmt: skip
 @output_option
 @click.pass_obj
 def show_reminder(session: Session, id_: str, name: str | None, style: str) -> None:
@@ -77,7 +77,7 @@ def show_reminder(session: Session, id_: str, name: str | None, style: str) -> N
     rows = session.rows("list_reminders", "reminders", agent=name)
     row = next((row for row in rows if row.get("id") == id_), None)
     if row is None:
-        raise NotFound(f"no reminder {id_} for {name or 'the operator'}")
+        raise NotFound(f"no reminder {id_}" + (f" for {name}" if name else ""))
     one(row, style, "id", lambda: _page(row))
 
 
@@ -107,7 +107,7 @@ def _cancel(session: Session, id_: str) -> None:
 @output_option
 @click.pass_obj
 def reminders(session: Session, name: str | None, style: str, id_: str | None) -> None:
-    """List the reminders for NAME, or for the operator (`hive reminder list`)."""
+    """List the reminders for NAME, or for all (`hive reminder list`)."""
     if id_ is not None:
         _cancel(session, id_)
         return

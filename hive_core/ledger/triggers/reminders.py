@@ -39,6 +39,16 @@ class ReminderStore:
         """The reminders that an agent will get, in order."""
         return self._all("WHERE owner = ? ORDER BY due, number", owner)
 
+    def page(self, owner: str | None, after: Reminder | None, most: int) -> list[Reminder]:
+        """Reminders that an agent (None: any) will get, in order, after the one of before."""
+        where, values = ["TRUE"], list[object]()
+        if owner is not None:
+            where, values = [*where, "owner = ?"], [*values, owner]
+        if after is not None:
+            where.append("(due, number) > (SELECT due, number FROM reminders WHERE id = ?)")
+            values.append(after.id)
+        return self._all(f"WHERE {' AND '.join(where)} ORDER BY due, number LIMIT ?", *values, most)
+
     def count(self, setter: str) -> int:
         return int(self._db.value("SELECT COUNT(*) FROM reminders WHERE setter = ?", (setter,)))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +18,7 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Limits, Role, SubtreeLimits
 from hive_core.model.agents.definition_tools import ToolListReader, split_words
 from hive_core.model.agents.foreign_words import MISSING_FIELDS, is_foreign_model
+from hive_core.model.config.sizes import parse_percent
 from hive_core.model.wire.egress import network_fault
 
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
@@ -42,7 +44,6 @@ NO_NETWORK: Final = "none"
 _SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)
 _POWERS: Final = {"K": 10, "M": 20, "G": 30, "T": 40}
 _BYTES: Final = ("memory_max", "memory_high", "disk")
-_PERCENT: Final = re.compile(r"([0-9]+)%", re.ASCII)
 # Short names in `limits`: of a limit of the machine, or of another field of the agent.
 _SHORT: Final = {"memory": "memory_max", "cpu": "cpu_quota", "tasks": "tasks_max"}
 _BUDGET, _DEPTH = "budgetUsd", "depth"
@@ -279,5 +280,8 @@ def _size(value: object) -> object:
 
 
 def _percent(value: object) -> object:
-    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    return int(match[1]) if match else value
+    """A text with a percent sign as a number; anything else is left for the model to check."""
+    if isinstance(value, str) and value.endswith("%"):
+        with suppress(ValueError):
+            return parse_percent(value)
+    return value

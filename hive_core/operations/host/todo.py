@@ -14,6 +14,7 @@ from hive_core.model.agents.machine import State
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.question import Question, QuestionKind
 from hive_core.model.work.task import TaskState
+from hive_core.operations.agents.details import state_reason
 from hive_core.operations.agents.quarantine import quarantine_rows
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.pages import reply_bytes, take_fitting
@@ -143,8 +144,8 @@ def _agents(call: Call) -> Iterator[TodoRow]:
         uuid = call.hive.spec(name).id
         kind = _DOWN.get(call.states.state(uuid))
         if kind is not None:
-            run = call.ledger.runs.get(uuid)
-            text = texts.get(uuid, f"{name} is {kind}")
+            run, reason = call.ledger.runs.get(uuid), state_reason(call, call.hive.spec(name))
+            text = texts.get(uuid) or f"{name} is {kind}" + (f": {reason}" if reason else "")
             yield _row(kind, name, name, text, run.since if run else None)
 
 

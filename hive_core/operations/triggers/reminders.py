@@ -61,7 +61,9 @@ class CancelledReminder(Result):
 
 class ListRemindersParams(Paged):
     agent: Agent | None = Field(
-        None, description="The agent that gets them; the caller itself when absent."
+        None,
+        description="The agent that gets them; when absent the caller itself, and for the operator"
+        " every agent and the operator.",
     )
 
 
@@ -131,17 +133,24 @@ def cancel_reminder(call: Call, params: CancelReminderParams) -> Record[Cancelle
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_reminders(call: Call, params: ListRemindersParams) -> ReminderRows:
     """List the reminders that an agent will get."""
-    name = params.agent or call.caller
-    uuid = THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
-    reminders = call.ledger.reminders.of(uuid)
-    ids = [reminder.id for reminder in reminders]
-    if params.after is not None and params.after not in ids:
-        raise NotFound(f"no reminder {params.after[:64]}")
-    start = 0 if params.after is None else ids.index(params.after) + 1
-    rows = (_reminder_row(call, row) for row in reminders[start : start + params.most])
+    owner, last = _owner_of_list(call, params), None
+    if params.after is not None:
+        last = call.ledger.reminders.get(params.after)
+        if last is None or owner not in (None, last.owner):
+            raise NotFound(f"no reminder {params.after[:64]}")
+    reminders = call.ledger.reminders.page(owner, last, params.most + 1)
+    rows = (_reminder_row(call, row) for row in reminders[: params.most])
     page = list(take_fitting(rows, lambda row: reply_bytes(row.body)))
-    more = start + len(page) < len(reminders)
+    more = len(page) < len(reminders)
     return ReminderRows(reminders=page, next=page[-1].id if more and page else None)
+
+
+def _owner_of_list(call: Call, params: ListRemindersParams) -> str | None:
+    """Whose reminders are listed; None: those of all."""
+    if params.agent is None and call.caller == THE_OPERATOR:
+        return None
+    name = params.agent or call.caller
+    return THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
 
 
 @due(at=lambda ledger: ledger.reminders.next_due(), topics=frozenset({"reminder"}))
