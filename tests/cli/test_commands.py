@@ -106,6 +106,25 @@ def test_create_waits_until_the_agent_runs_and_passes_its_command(hive: Hive) ->
     assert hive.peer.params_of("WaitJob")
 
 
+def test_a_new_agent_that_ends_at_once_says_why(hive: Hive) -> None:
+    end: Message = {"code": 127, "output": "first\nenv: 'prog': No such file\x1b", "reason": "x"}
+    hive.peer.answers["Spawn"] = lambda _: {"name": "carol", "uuid": "u", "job": "j1"}
+    hive.peer.answers["WaitJob"] = lambda _: {
+        **DONE, "state": "failed", "error": "Conflict: carol ended with 127"
+    }  # fmt: skip
+    hive.peer.answers["GetAgent"] = lambda _: {"name": "carol", "last_end": end}
+    done = hive("agent", "create", "carol", "--", "prog")
+    assert done.status == 1
+    named, wrote, hint, error = done.err.splitlines()
+    assert (named, wrote) == ("carol is u", "carol wrote: env: 'prog': No such file⟨U+001B⟩")
+    assert "a script with --file, or copy the program with `hive cp`" in hint
+    assert error == "hive: carol ended with 127"
+    end["code"] = 3
+    assert len(hive("agent", "create", "carol", "--", "prog").err.splitlines()) == 3
+    del hive.peer.answers["GetAgent"]
+    assert hive("agent", "create", "carol").err.splitlines()[1:] == ["hive: carol ended with 127"]
+
+
 def test_no_wait_returns_at_once(hive: Hive) -> None:
     hive.peer.answers["Spawn"] = lambda _: {"name": "carol", "uuid": "u", "job": "j1"}
     assert hive("agent", "create", "carol", "--no-wait").status == 0

@@ -40,6 +40,17 @@ def test_create_returns_once_the_agent_runs(host: HiveHost) -> None:
     host.hive("destroy", "quick", "--yes")
 
 
+def test_a_program_that_does_not_exist_is_named_with_what_a_container_sees(
+    host: HiveHost,
+) -> None:
+    said = host.fails(1, "agent", "create", "nope", "--", "/home/x/prog")
+    assert "nope wrote: " in said
+    assert "/home/x/prog" in said
+    assert "pass a script with --file" in said
+    assert "nope ended with 127" in said
+    host.hive("destroy", "nope", "--yes")
+
+
 def test_a_name_in_use_is_refused(host: HiveHost) -> None:
     assert "taken" in host.fails(1, "agent", "create", "worker")
 

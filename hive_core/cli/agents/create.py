@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
 import click
 
+from hive_core.agent.output import plain
 from hive_core.cli.core.options import no_wait_option
 from hive_core.cli.core.output import say
 from hive_core.cli.core.parameters import parse_limits
@@ -18,7 +20,7 @@ from hive_core.cli.core.session import (
     complete_words,
 )
 from hive_core.cli.host.install.images import enter
-from hive_core.errors import InvalidArgument
+from hive_core.errors import HiveError, InvalidArgument
 from hive_core.model.agents.capability import PLAIN
 
 ROLES: Final = ("daemon", "agent", "architect", "lead", "worker", "task")
@@ -32,6 +34,11 @@ complete_limit: Final = complete_words(*(f"{key}=" for key in LIMITS))
 complete_subtree_limit: Final = complete_words(*(f"{key}=" for key in SUBTREE_LIMITS))
 # Folders of the machine that a container with the image `host` also has.
 _SHARED: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/opt/hive/", "/run/", "/tree/")
+VISIBLE: Final = (
+    "it sees the programs of the machine in /usr and its own files in /tree/state; pass a script"
+    " with --file, or copy the program with `hive cp`"
+)
+_NOT_FOUND: Final = 127  # env(1) and shells end so
 _SCRIPT_MOST: Final = 24 * 1024
 # Writes the script into the agent's folder at each start, so that the agent can read it there.
 _START: Final = (
@@ -104,7 +111,23 @@ def create(session: Session, /, name: str, script: TextIO | None, **options: obj
     params = {**_spawn_params(options), **{key: value for key, value in bounds.items() if value}}
     reply = session.change("spawn", name=name, **params)
     say(f"{name} is {reply.get('uuid')}")
-    session.finish(reply, f"starting {name}", wait=wait)
+    try:
+        session.finish(reply, f"starting {name}", wait=wait)
+    except HiveError:
+        for line in explain_end(session, name):
+            say(line)
+        raise
+
+
+def explain_end(session: Session, name: str) -> Iterator[str]:
+    """What is known of the end of a new agent: its last line, and what a missing program means."""
+    with suppress(HiveError):  # the command has an error of its own to report
+        end = session.ask("get_agent", agent=name).get("last_end")
+        if isinstance(end, dict):
+            if lines := plain(str(end.get("output") or "")).splitlines():
+                yield f"{name} wrote: {lines[-1]}"
+            if end.get("code") == _NOT_FOUND:
+                yield f"127 means that a program was not found in the container: {VISIBLE}"
 
 
 def _spawn_params(options: Mapping[str, object]) -> dict[str, object]:
@@ -142,8 +165,6 @@ def check_visible(command: Sequence[str]) -> None:
     program = command[0] if command else ""
     if program.startswith("/") and not program.startswith(_SHARED) and Path(program).is_file():
         raise InvalidArgument(
-            f"{program} is not visible in a container, which sees the programs of the machine in"
-            " /usr and its own files in /tree/state; pass a script with --file, or copy the "
-            "program with `hive cp`",
+            f"{program} is not visible in a container: {VISIBLE}",
             field="command",
         )
