@@ -22,9 +22,12 @@ from hive_core.broker.operation import REGISTRY
 from hive_core.host.systemd.watchdog import freeze_heap
 from hive_core.model.config.settings import HostLimits, Settings
 
+SEND = "a durable send in a batch of 100"
 # One send each, in one batch.
 SENDERS = 100
 ROUNDS = 30
+# Three times the batches from one sum of the bytes of a sender in the ledger to the next.
+COUNTED_BATCHES = 99
 # Half of the 1,393 that it took when objects were read, and paths built, at each step anew.
 MOVE_MOST = 696
 # Seconds between two batches, so that what happens once a second is a part of the figure.
@@ -35,22 +38,32 @@ WIDE = HostLimits(inbox_count=10**7, inbox_bytes=10**12, send_burst=10**7, chang
 
 def run() -> list[Row]:
     with crowd() as hive:
-        send, move = python_calls_of_send(hive), python_calls_of_move(hive)
-        depth, seconds = frames_to_handler(hive), seconds_of_send(hive)
-        everything = all_calls_of_send(hive)
-    name = "a durable send in a batch of 100"
-    calls: Row = {"name": f"{name}, Python calls", "value": send, "unit": "calls"}
-    both: Row = {
-        "name": f"{name}, Python and built-in calls", "value": everything, "unit": "calls",
+        counts = count_rows(hive)
+        seconds = seconds_of_send(hive)
+    spent: Row = {"name": f"{SEND}, processor time", "value": seconds * 1e6, "unit": "us"}
+    return [*counts, with_aim(spent, "at most 25 us", at_most=25)]
+
+
+def count_rows(hive: World) -> list[Row]:
+    """What does not depend on the machine."""
+    calls: Row = {
+        "name": f"{SEND}, Python calls", "value": python_calls_of_send(hive), "unit": "calls",
     }  # fmt: skip
-    frames: Row = {"name": f"{name}, frames down to the handler", "value": depth, "unit": "frames"}
-    spent: Row = {"name": f"{name}, processor time", "value": seconds * 1e6, "unit": "us"}
-    moves: Row = {"name": "a move, Python calls", "value": move, "unit": "calls"}
+    both: Row = {
+        "name": f"{SEND}, Python and built-in calls", "value": all_calls_of_send(hive),
+        "unit": "calls",
+    }  # fmt: skip
+    frames: Row = {
+        "name": f"{SEND}, frames down to the handler", "value": frames_to_handler(hive),
+        "unit": "frames",
+    }  # fmt: skip
+    moves: Row = {
+        "name": "a move, Python calls", "value": python_calls_of_move(hive), "unit": "calls",
+    }  # fmt: skip
     return [
         calls,
         with_aim(both, "at most 120", at_most=120),
         with_aim(frames, "at most 5", at_most=5),
-        with_aim(spent, "at most 25 us", at_most=25),
         with_aim(moves, f"at most {MOVE_MOST}", at_most=MOVE_MOST),
     ]
 
@@ -74,18 +87,25 @@ def crowd() -> Iterator[World]:
 
 
 def python_calls_of_send(hive: World) -> float:
-    """Calls of Python functions for one send of a batch, the batch's own calls divided by all."""
+    """Calls of Python functions for one send of a batch, the batch's own calls divided by all.
+
+    The average of many batches: in some of them all senders are due for what each does seldom,
+    such as the sum of its bytes in the ledger.
+    """
     connections = _open_connections(hive)
     with counted_calls() as calls:
-        _send_all(hive, connections)
-    return calls.total() / SENDERS
+        for _ in range(COUNTED_BATCHES):
+            _send_all(hive, connections)
+    return calls.total() / SENDERS / COUNTED_BATCHES
 
 
-def all_calls_of_send(hive: World) -> float:
+def all_calls_of_send(hive: World, batches: int = COUNTED_BATCHES) -> float:
     """The same with built-in functions and methods, as cProfile counts them."""
     connections, profile = _open_connections(hive), cProfile.Profile()
-    profile.runcall(_send_all, hive, connections)
-    return sum(entry.callcount for entry in profile.getstats()) / SENDERS
+    for _ in range(batches):
+        profile.runcall(_send_all, hive, connections)
+    calls = sum(entry.callcount for entry in profile.getstats())
+    return calls / SENDERS / batches
 
 
 def python_calls_of_move(hive: World) -> float:

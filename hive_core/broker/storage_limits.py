@@ -61,22 +61,20 @@ class StorageLimiter:
         Not at each call, since the check costs more than most calls.
         """
         limits, ledger = call.settings.limits, call.ledger
-        sizes = ledger.stored.of(call.uuid)
-        live = {noun: size for noun, size in sizes.items() if noun not in HISTORY}
-        held, past = sum(live.values()), sum(sizes.values()) - sum(live.values())
+        held, past = ledger.stored.sums_of(call.uuid)
         if past > limits.history:
             past = ledger.history.shorten(call.uuid, limits.history)
-        if len(self._safe) > _PARTIES:
-            self._safe.clear()
-        room = min(limits.stored - held, limits.history - past)
-        self._safe[call.uuid] = min(max(room // CALL_MOST, 0), _SELDOM)
+        room, room_past = limits.stored - held, limits.history - past
+        calls = (room if room < room_past else room_past) // CALL_MOST
+        self._safe[call.uuid] = _SELDOM if calls > _SELDOM else calls if calls > 0 else 0
         if operation.name not in BRINGS:
             return
         if past > limits.history:
             reason = f"more than {limits.history} bytes hang on tasks of yours that are open"
             raise _full(operation, reason, "history")
         if held > limits.stored:
-            noun = max(live, key=live.__getitem__)
+            sizes = ledger.stored.of(call.uuid)
+            noun = max(sizes.keys() - HISTORY, key=sizes.__getitem__)
             reason = f"you have {limits.stored} bytes in the ledger, most of it {noun}"
             raise _full(operation, reason, "stored")
 
@@ -95,6 +93,8 @@ class StorageLimiter:
     def _look(self, call: Call, most: int) -> None:
         self._looked, self._used = call.now, call.ledger.stored.bytes_in_use()
         self._shares.clear()
+        if len(self._safe) > _PARTIES:
+            self._safe.clear()
         if self._used * HALF >= most:
             # Bytes of destroyed agents count for their branch, or respawning would have no bound.
             parent = call.ledger.archives.parents().get

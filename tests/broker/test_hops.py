@@ -35,5 +35,10 @@ def test_a_send_in_a_batch_takes_at_most_120_calls_with_built_in_ones(hive: Worl
     assert all_calls_of_send(hive) <= 120
 
 
+def test_no_batch_takes_more_than_135_calls_for_a_send(hive: World) -> None:
+    """Also one in which the bytes of all senders are summed up."""
+    assert max(all_calls_of_send(hive, batches=1) for _ in range(40)) <= 135
+
+
 def test_a_move_takes_at_most_half_of_the_python_calls_that_it_took(hive: World) -> None:
     assert python_calls_of_move(hive) <= MOVE_MOST

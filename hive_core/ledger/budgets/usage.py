@@ -121,8 +121,9 @@ class UsageStore:
         return bool(self._counts) and abs(self._latest - self._first) >= PAUSE
 
     def _write_down(self, last: int) -> None:
+        measured = UsageSource.MEASURED.value
         rows = [
-            (int(day), agent, kind.value, UsageSource.MEASURED.value, "", "", amount)
+            (int(day), agent, str(kind), measured, "", "", amount)
             for (day, agent, kind), amount in self._counts.items() if amount
         ]  # fmt: skip
         self._db.undo.note(self._reopen, Counter(self._counts), self._sealed)
