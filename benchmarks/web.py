@@ -74,6 +74,17 @@ def _pages(hived: HiveProcess, agents: int, most_bytes: int | None, most_ms: int
 # Streams
 
 
+@dataclass(frozen=True)
+class LoadFigures:
+    """What was measured under load: shares of a core, MiB, and bytes of a stream in a second."""
+
+    hived: float
+    web: float
+    memory: float
+    size: float
+    sends: list[tuple[float, float]]
+
+
 @dataclass
 class StreamReader:
     """One event stream. `unpack`: it is decoded, and tells when agent 0's row came."""
@@ -180,6 +191,39 @@ def _open_streams(web: Dashboard, cookies: list[str], stack: ExitStack) -> Itera
 def _loaded_rows(
     hived: HiveProcess, web: Dashboard, streams: list[StreamReader], alone: float, quiet: float
 ) -> list[Row]:
+    load = _measure_load(hived, web, streams)
+    bare = _bare_share(load.size)
+    cuts = quantiles(sorted(_delays(load.sends, streams)), n=100)
+    added: Row = {
+        "name": f"hived's further share, {STREAMS} streams", "value": (load.hived - quiet) * 100,
+        "unit": "% of a core",
+    }  # fmt: skip
+    lone_row: Row = {
+        "name": f"a lone durable send beside {STREAMS} streams", "unit": "ms",
+        "value": median(_latencies(load.sends)), "peer": "the same without a stream",
+        "peer_value": alone,
+    }  # fmt: skip
+    share: Row = {
+        "name": f"hive-web, {STREAMS} streams, {RATE:,} rows/s", "value": load.web * 100,
+        "unit": "% of a core", "peer": "bare asyncio, the same bytes", "peer_value": bare * 100,
+    }  # fmt: skip
+    return [
+        with_aim(share, "< 15 %", at_most=15),
+        with_aim({"name": "hive-web's memory then", "value": load.memory, "unit": "MiB"},
+                 "< 64 MiB", at_most=64),
+        with_aim(added, "< 5 %", at_most=5),
+        {"name": "hived's share without one who watches", "value": quiet * 100,
+         "unit": "% of a core"},
+        with_aim(lone_row, "< 1.1 times", ratio_at_most=1.1),
+        {"name": "event to screen, p50", "value": cuts[49] * 1e3, "unit": "ms"},
+        with_aim({"name": "event to screen, p99", "value": cuts[98] * 1e3, "unit": "ms"},
+                 "< 200 ms", at_most=200),
+        {"name": "bytes of a stream", "value": load.size / 1e3, "unit": "kB/s"},
+    ]  # fmt: skip
+
+
+def _measure_load(hived: HiveProcess, web: Dashboard, streams: list[StreamReader]) -> LoadFigures:
+    """What the daemons take while all streams are read and a lone sender sends."""
     with _load("lone_sender", hived.folder, LONE_EVERY) as lone:
         _read_for(streams, SETTLE)
         for stream in streams:
@@ -188,41 +232,13 @@ def _loaded_rows(
         start, since = [_cpu_seconds(pid) for pid in pids], time.monotonic()
         _read_for(streams, SECONDS)
         spent = time.monotonic() - since
-        mine, theirs = (
+        shares = [
             (_cpu_seconds(pid) - before) / spent for pid, before in zip(pids, start, strict=True)
-        )
+        ]
         memory = _mebibytes(web.pid)
         sends = _end(lone)
     size = sum(stream.size for stream in streams) / len(streams) / spent
-    bare = _bare_share(size)
-    delays = sorted(_delays(sends, streams))
-    cuts = quantiles(delays, n=100)
-    added: Row = {
-        "name": f"hived's further share, {STREAMS} streams", "value": (mine - quiet) * 100,
-        "unit": "% of a core",
-    }  # fmt: skip
-    lone_row: Row = {
-        "name": f"a lone durable send beside {STREAMS} streams", "unit": "ms",
-        "value": median(_latencies(sends)), "peer": "the same without a stream",
-        "peer_value": alone,
-    }  # fmt: skip
-    share: Row = {
-        "name": f"hive-web, {STREAMS} streams, {RATE:,} rows/s", "value": theirs * 100,
-        "unit": "% of a core", "peer": "bare asyncio, the same bytes", "peer_value": bare * 100,
-    }  # fmt: skip
-    return [
-        with_aim(share, "< 15 %", at_most=15),
-        with_aim({"name": "hive-web's memory then", "value": memory, "unit": "MiB"}, "< 64 MiB",
-                 at_most=64),
-        with_aim(added, "< 5 %", at_most=5),
-        {"name": "hived's share without one who watches", "value": quiet * 100,
-         "unit": "% of a core"},
-        with_aim(lone_row, "< 1.1 times", ratio_at_most=1.1),
-        {"name": "event to screen, p50", "value": cuts[49] * 1e3, "unit": "ms"},
-        with_aim({"name": "event to screen, p99", "value": cuts[98] * 1e3, "unit": "ms"},
-                 "< 200 ms", at_most=200),
-        {"name": "bytes of a stream", "value": size / 1e3, "unit": "kB/s"},
-    ]  # fmt: skip
+    return LoadFigures(shares[0], shares[1], memory, size, sends)
 
 
 def _read_for(streams: list[StreamReader], seconds: float) -> None:

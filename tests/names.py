@@ -1,4 +1,7 @@
-"""Counts names that say nothing: `python tests/names.py [list]`; tests/test_names.py runs it.
+"""Counts what makes code hard to read: `python tests/names.py [list] [all]`; tests hold the counts.
+
+Names that say nothing, files and functions that are too long, and with `all` the calls that a
+request takes (`benchmarks/hops.py`); with `list` also where each of them is.
 
 A function is a verb with its object, or the name of what it returns. A bare participle is neither,
 unless it is a property. A value is called what it holds. A public class name stands for one class.
@@ -16,6 +19,15 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 ROOMS: Final = ("hive_core", "tests", "benchmarks", "examples")
+LONGEST_FILE: Final = 400
+LONGEST_FUNCTION: Final = 40
+# One file on purpose: it is copied alone into containers that have nothing of ours.
+LONG_ON_PURPOSE: Final = frozenset({"tests/probe/probe.py"})
+KINDS: Final = (
+    "class names in more than one module", f"files longer than {LONGEST_FILE} lines",
+    f"functions longer than {LONGEST_FUNCTION} lines", "functions named by a bare participle",
+    "values named by an empty word",
+)  # fmt: skip
 EMPTY_WORDS: Final = frozenset({"each", "found", "given", "kept", "told", "what"})
 _PARTICIPLES: Final = frozenset(
     """
@@ -38,12 +50,13 @@ _PARTICLES: Final = frozenset(
 # An empty word as something is bound to it: `= : ,` and brackets behind it, or `in` of a loop.
 _EMPTY_VALUE: Final = re.compile(rf"\b(?:{'|'.join(sorted(EMPTY_WORDS))})\b\s*(?:[]=:,)]|in\b)")
 _PUBLIC_CLASS: Final = re.compile(r"^class ([^\W_]\w*)", re.MULTILINE)
+_BLOCK: Final = re.compile(r" *(?:async def\b|def\b|class\b|@)")
 _FUNCTION: Final = re.compile(r"\bdef\s+(\w+)")
 _BINDING: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Name, ast.arg)
 
 
 class Name(NamedTuple):
-    """A name that says nothing, and where it is bound."""
+    """A name that says nothing and where it is bound, or the size of what is too long."""
 
     kind: str
     place: str
@@ -122,13 +135,64 @@ def empty_names() -> list[Name]:
     return [*(name for path in paths for name in _names_in(path)), *_shared_class_names()]
 
 
+def long_parts() -> list[Name]:
+    """Every file and every function that is too long."""
+    paths = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    return [part for path in paths for part in long_parts_of(path)]
+
+
+def long_parts_of(path: Path) -> Iterator[Name]:
+    text, place = (
+        path.read_text(encoding="utf-8"),
+        str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path),
+    )
+    lines = len(text.splitlines())
+    if lines > LONGEST_FILE and place not in LONG_ON_PURPOSE:
+        yield Name(KINDS[1], place, f"{lines} lines")
+    if _may_have_long_function(text):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    yield Name(KINDS[2], f"{place}:{node.lineno}", f"{node.name}, {lines} lines")
+
+
+def _may_have_long_function(text: str) -> bool:
+    """Whether a search sees one: a function ends at the next block that is not deeper."""
+    blocks = [
+        (number, len(line) - len(line.lstrip()), "def " in line)
+        for number, line in enumerate(text.splitlines()) if _BLOCK.match(line)
+    ]  # fmt: skip
+    blocks.append((text.count("\n") + 1, -1, False))
+    for at, (start, depth, is_function) in enumerate(blocks):
+        end = next((row[0] for row in blocks[at + 1 :] if row[1] <= depth), start)
+        if is_function and end - start > LONGEST_FUNCTION:
+            return True
+    return False
+
+
+def _hops() -> Iterator[str]:
+    """The counts of a request, measured now."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks import hops  # noqa: PLC0415 - a broker and a ledger
+
+    with hops.crowd() as hive:
+        for row in hops.count_rows(hive):
+            aim = f" ({row['aim']})" if "aim" in row else ""
+            yield f"{row['value']} {row['unit']}: {row['name']}{aim}"
+
+
 def main() -> None:
-    names = empty_names()
+    names = [*empty_names(), *long_parts()]
     if "list" in sys.argv[1:]:
         for name in names:
             sys.stdout.write(f"{name.place}: {name.name}\n")
-    for kind, count in sorted(Counter(name.kind for name in names).items()):
-        sys.stdout.write(f"{count} {kind}\n")
+    counts = Counter(name.kind for name in names)
+    for kind in KINDS:
+        sys.stdout.write(f"{counts[kind]} {kind}\n")
+    if "all" in sys.argv[1:]:
+        for line in _hops():
+            sys.stdout.write(f"{line}\n")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_create_returns_once_the_agent_runs(host: HiveHost) -> None:
 def test_a_program_that_does_not_exist_is_named_with_what_a_container_sees(
     host: HiveHost,
 ) -> None:
-    said = host.fails(1, "agent", "create", "nope", "--", "/home/x/prog")
+    said = host.fails(3, "agent", "create", "nope", "--", "/home/x/prog")
     assert "nope wrote: " in said
     assert "/home/x/prog" in said
     assert "pass a script with --file" in said

@@ -71,6 +71,8 @@ def assert_daemons_start_by_systemd_only(fresh: HiveHost) -> None:
     before = fresh.run("stat", "-c", "%i", "/run/hive/privd.sock").stdout
     for program in ("hived", "hive-privd"):
         assert fresh.run(program, "--help").stdout.startswith(f"usage: {program}")
+    for service in ("hive-model", "hive-egress", "hive-web", "hive-notify", "hive-otel"):
+        assert fresh.run(service, "--version").stdout.startswith(f"{service} ")
     assert fresh.run("hive-privd", check=False).returncode == 2
     assert fresh.run("stat", "-c", "%i", "/run/hive/privd.sock").stdout == before
     fresh.run("systemctl", "stop", "hived")
