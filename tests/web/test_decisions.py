@@ -205,7 +205,7 @@ def test_without_passkey_and_code_the_page_shows_the_command(
     page = browser.post(f"/approvals/{id_}/approve", {"commit": ONE}).text
 
     assert f"hive approval approve {id_} --commit {ONE}" in page
-    assert "hive web totp alice" in page
+    assert "hive web totp set alice" in page
     assert 'action="/confirm"' not in page
     assert state_of(web, id_) == "pending"
 
