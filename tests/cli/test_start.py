@@ -12,6 +12,7 @@ import pytest
 
 from hive_core.cli import main
 from hive_core.cli.core.help import all_commands
+from hive_core.cli.start import socket_of_top
 
 CHECKOUT = str(Path(main.__file__).parents[2])
 
@@ -82,3 +83,28 @@ def test_the_help_names_every_command_once() -> None:
     assert [line.split()[0] for line in text if line.startswith("  ") and line.split()[0] in shown
             and line[2] != " "] == shown  # fmt: skip
     assert all(len(line) <= 80 for line in text)
+
+
+@pytest.mark.parametrize(
+    ("line", "socket"),
+    [("top", "/run/hive/operator.sock"), ("--socket /s top", "/s"), ("top -b", None),
+     ("top --help", None), ("status", None), ("", None)],
+)  # fmt: skip
+def test_only_top_without_options_starts_without_click(line: str, socket: str | None) -> None:
+    assert socket_of_top(line.split(), {}) == socket
+    assert socket_of_top(line.split(), {"_HIVE_COMPLETE": "bash_complete"}) is None
+
+
+def test_the_socket_of_the_environment_counts_for_top() -> None:
+    assert socket_of_top(["top"], {"HIVE_OPERATOR_SOCKET": "/e"}) == "/e"
+    assert socket_of_top(["--socket", "/s", "top"], {"HIVE_OPERATOR_SOCKET": "/e"}) == "/s"
+
+
+def test_the_first_screen_loads_neither_click_nor_dataclasses() -> None:
+    """Each takes as long as all the rest; the first screen is to come in 50 ms."""
+    code = (
+        "import sys, hive_core.cli.start, hive_core.cli.agents.top_terminal\n"
+        "print([name for name in ('click', 'dataclasses', 'inspect') if name in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == "[]\n"

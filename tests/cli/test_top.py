@@ -9,7 +9,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -36,7 +35,6 @@ from hive_core.cli.agents.top_screen import (
 )
 from hive_core.cli.agents.top_terminal import split_keys
 from hive_core.cli.main import run
-from hive_core.cli.start import socket_of_top
 from hive_core.errors import NotFound
 from hive_core.operations.agents.watch import AgentChanges, AgentStatusRow
 from hive_core.varlink import Message
@@ -356,31 +354,6 @@ def test_the_first_rows_are_drawn_before_all_agents_have_come(hive: Hive) -> Non
 
 
 # The program
-
-
-@pytest.mark.parametrize(
-    ("line", "socket"),
-    [("top", "/run/hive/operator.sock"), ("--socket /s top", "/s"), ("top -b", None),
-     ("top --help", None), ("status", None), ("", None)],
-)  # fmt: skip
-def test_only_top_without_options_starts_without_click(line: str, socket: str | None) -> None:
-    assert socket_of_top(line.split(), {}) == socket
-    assert socket_of_top(line.split(), {"_HIVE_COMPLETE": "bash_complete"}) is None
-
-
-def test_the_socket_of_the_environment_counts_for_top() -> None:
-    assert socket_of_top(["top"], {"HIVE_OPERATOR_SOCKET": "/e"}) == "/e"
-    assert socket_of_top(["--socket", "/s", "top"], {"HIVE_OPERATOR_SOCKET": "/e"}) == "/s"
-
-
-def test_the_first_screen_loads_neither_click_nor_dataclasses() -> None:
-    """Each takes as long as all the rest; the first screen is to come in 50 ms."""
-    code = (
-        "import sys, hive_core.cli.start, hive_core.cli.agents.top_terminal\n"
-        "print([name for name in ('click', 'dataclasses', 'inspect') if name in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout == "[]\n"
 
 
 def test_the_program_shows_top_and_a_session_only_when_a_key_needs_it(hive: Hive) -> None:
