@@ -7,6 +7,8 @@ from typing import Final
 
 from markupsafe import Markup
 
+from hive_core.plan.printable import escape
+
 WIDTH: Final = 120
 HEIGHT: Final = 24
 # Where a strip of a lane is, and how high.
@@ -56,7 +58,7 @@ def lane(strips: Sequence[tuple[str, Sequence[range]]], title: str, steps: int) 
     return Markup(
         '<svg class="lane" viewBox="0 0 {0} {1}" preserveAspectRatio="none" role="img">'
         "<title>{2}</title>{3}</svg>"
-    ).format(steps, HEIGHT, title, paths)
+    ).format(steps, HEIGHT, escape(title), paths)
 
 
 def _points(values: Sequence[float]) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from hive_core.plan.printable import escape as show_hidden
 from hive_core.web import drawing
 from hive_core.web.mirror import Row
 from hive_core.web.static_files import StaticFiles
@@ -60,7 +61,7 @@ class Renderer:
     def load(cls, files: StaticFiles, clock: Callable[[], float] = time.time) -> Self:
         environment = Environment(
             loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+            trim_blocks=True, lstrip_blocks=True, auto_reload=False, finalize=_show_controls,
         )  # fmt: skip
         environment.globals |= {"static": files.address, "place": place_of, "drawing": drawing}
         environment.filters |= {
@@ -90,6 +91,11 @@ class Renderer:
 
     def event_row(self, event: Row) -> tuple[str, Markup]:
         return f"e-{event.get('seq')}", _part(self.event, event=event)
+
+
+def _show_controls(value: object) -> object:
+    """A value without invisible characters, also for attributes. Markup has none already."""
+    return show_hidden(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _part(template: Template, **values: object) -> Markup:

@@ -7,24 +7,19 @@ no line that another wrote from its beginning, and nothing gets through to the t
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import click
 import pytest
 from cli.run import Hive
 from fixtures.fake_broker import Answer
+from fixtures.hostile_answers import HostileAnswers
 
-from hive_core import cli
 from hive_core.cli.core.output import block, moment
 from hive_core.cli.main import COMMANDS, hive
-from hive_core.varlink import Message
 
-OPERATIONS: Final = Path(cli.__file__).with_name("operations.json")
 EVIL: Final = "A\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e\u2066\nEVIL\rEVIL\x1b[8m\u2028EVIL\x85EVIL\u200b"
 ACTS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]")
 OURS: Final = frozenset({
@@ -39,22 +34,6 @@ ELSEWHERE: Final = frozenset({
     "set", "cp", "help", "version", "install", "watch",
 })  # fmt: skip
 STYLES: Final = ((), ("-o", "json"), ("-o", "name"))
-
-
-def answer(schema: Mapping[str, Any], defs: Mapping[str, Any], field: str = "") -> Any:  # noqa: ANN401
-    """Something that fits the schema, hostile where it is not the daemon's own."""
-    if "$ref" in schema or "anyOf" in schema:
-        inner = defs[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema["anyOf"][0]
-        return None if field == "next" else answer(inner, defs, field)
-    kind = schema.get("type")
-    if kind == "array":
-        return [answer(schema.get("items", {}), defs, field)]
-    if "properties" in schema:
-        return {
-            key: answer(property_, defs, key) for key, property_ in schema["properties"].items()
-        }
-    plain = {"integer": 3, "number": 3, "boolean": True, "object": {EVIL: [EVIL, {EVIL: 1}]}}
-    return plain.get(str(kind), "x" if field in OURS else EVIL)
 
 
 def commands() -> Iterator[tuple[list[str], click.Command]]:
@@ -85,17 +64,10 @@ def words(command: click.Command) -> Iterator[str]:
             yield from (param.opts[-1], str(choice))
 
 
-def _always(reply: Message, _: Message) -> Message:
-    return reply
-
-
 @pytest.fixture(scope="module", name="answers")
 def _answers() -> dict[str, Answer]:
-    result: dict[str, Answer] = {}
-    for operation in json.loads(OPERATIONS.read_text(encoding="utf-8"))["operations"].values():
-        reply = answer(operation["result"], operation["result"].get("$defs", {}))
-        result[operation["method"]] = partial(_always, reply)
-    return {**result, "WaitJob": lambda _: {"state": "done", "error": ""}}
+    table = HostileAnswers(EVIL, OURS).table()
+    return {**table, "WaitJob": lambda _: {"state": "done", "error": ""}}
 
 
 # What they print, or print last, is one text as it is: an answer, a result, what was defined.

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from fixtures.chromium import Browser, add_authenticator, chromium
 from fixtures.dashboard import (
     FakeBrowser,
     RunningDashboard,
@@ -15,6 +16,7 @@ from fixtures.dashboard import (
     running_dashboard,
 )
 from fixtures.login_door import login_door
+from long import times
 
 from hive_core.model.config.settings import Settings
 from hive_core.model.config.web import WebSettings
@@ -31,6 +33,18 @@ def web() -> Iterator[RunningDashboard]:
         login_door(Path(folder), *EDGES, settings=settings) as door,
         running_dashboard(door, listening) as made,
     ):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def chrome(web: RunningDashboard) -> Iterator[Browser]:
+    """A Chromium that has logged in by the link, with a virtual authenticator, and many rows."""
+    for number in range(times(60, 1000)):
+        web.door.call("operator", "spawn", name=f"row-{number}", parent="carl", role="worker")
+    with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
+        add_authenticator(made)
+        made.open(f"{web.origin}/login#{web.door.link()}")
+        made.until_path("/passkey")
         yield made
 
 

@@ -1,68 +1,55 @@
-"""The dashboard in a real Chromium: drawn, live, by keyboard and drag (H6), under attack."""
+"""Our modules in a real Chromium: live rows, keys, drag (H6), forms, passkeys; each runs whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from fixtures.approvals import ask, judge, line
-from fixtures.chromium import Browser, add_authenticator, chromium
+from fixtures.chromium import Browser
 from fixtures.dashboard import RunningDashboard
-from fixtures.hostile_text import HOSTILE
-from fixtures.world import World, rows
+from fixtures.script_coverage import ScriptCoverage
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
+from typing_extensions import override
 
-WIDE, PHONE = 1280, 412
-SCREENS = (("light", WIDE), ("dark", WIDE), ("light", PHONE), ("dark", PHONE))
-PAGES = (
-    "/",
-    "/tree",
-    "/agents/lead/talk",
-    "/agents/lead/mail",
-    "/agents/lead/move?parent=carl",
-    "/new?parent=lead",
-    "/selected/stop?agents=w-9,lead",
-    "/tasks",
-    "/tasks/graph",
-    "/timeline",
-    "/cost",
-    "/more/settings",
-    "/agents/lead/figures",
-    "/audit",
-    "/audit/why",
-    "/login",
-)
-# What only our templates may have, and never an attribute that acts or styles.
-FOREIGN = """
-const names = new Set("iframe object embed style base math audio video img script".split(" "));
-return [...document.querySelectorAll("body *")].filter((element) =>
-  names.has(element.localName) || element.id === "foreign"
-  || [...element.attributes].some(({name, value}) => name.startsWith("on") || name === "style"
-     || name.startsWith("hx-") || /^javascript:/i.test(value))
-  || (element.localName === "a" && element.closest(".said, bdi"))
-).map((element) => element.outerHTML.slice(0, 200));
+from hive_core.varlink import Message
+from hive_core.web import static_files
+from hive_core.web.frames import FrameLog
+
+# The clock of a page: `ahead` is by how much, and what is done each minute is done at once.
+CLOCK = """
+const {now} = Date, every = setInterval;
+window.ahead = 0;
+Date.now = () => now() + window.ahead;
+window.setInterval = (work, wait) => every(work, wait === 60000 ? 100 : wait);
 """
-CONTROLS = "return /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069]/"
 
 
 @pytest.fixture(scope="module")
-def chrome(web: RunningDashboard) -> Iterator[Browser]:
-    """A browser that has logged in by the link, with a virtual authenticator."""
-    for number in range(60):
-        web.door.call("operator", "spawn", name=f"row-{number}", parent="carl", role="worker")
-    with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
-        add_authenticator(made)
-        made.open(f"{web.origin}/login#{web.door.link()}")
-        made.until_path("/passkey")
-        yield made
+def coverage(chrome: Browser) -> ScriptCoverage:
+    chrome.run_first(CLOCK)
+    return ScriptCoverage(chrome, static_files.FOLDER)
+
+
+@pytest.fixture(scope="module")
+def finished() -> set[str]:
+    """The tests of this file that this process has run."""
+    return set()
 
 
 @pytest.fixture(autouse=True)
-def _no_complaints(chrome: Browser) -> Iterator[None]:
+def _watched(
+    chrome: Browser, coverage: ScriptCoverage, finished: set[str], request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Each test adds to the coverage, and leaves no complaint in the console."""
     yield
+    coverage.collect()
+    finished.add(request.node.name)
     assert chrome.complaints() == []
 
 
@@ -91,23 +78,6 @@ def test_a_passkey_confirms_an_approval_and_logs_in(chrome: Browser, web: Runnin
     assert "alice" in chrome.text("header")
 
 
-def test_each_page_is_drawn_without_violations(chrome: Browser, web: RunningDashboard) -> None:
-    first = web.door.call("operator", "assign_task", agent="w-10", title="Dig", description="x")
-    web.door.call(
-        "operator", "assign_task", agent="w-9", title="Fill", description="x", needs=[first["task"]]
-    )
-    faults = []
-    for at, path in enumerate(PAGES):
-        for scheme, width in (SCREENS[at % 4], SCREENS[3 - at % 4]) if at else SCREENS:
-            chrome.use(scheme, width)
-            chrome.open(web.origin + path)
-            faults += [f"{path} {scheme} {width}: {fault}" for fault in chrome.violations()]
-            wider = chrome.run("return document.documentElement.scrollWidth - innerWidth")
-            assert wider <= 0, f"{path} is wider than {width}"
-    chrome.use("light", WIDE)
-    assert faults == []
-
-
 def test_rows_change_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
     chrome.open(f"{web.origin}/tree")
     chrome.run("window.same = true")
@@ -127,6 +97,17 @@ def test_tasks_change_without_a_reload(chrome: Browser, web: RunningDashboard) -
     chrome.run("window.same = true")
     web.door.call("operator", "assign_task", agent="w-10", title="Sand it", description="x")
     chrome.until("document.querySelector('main').textContent.includes('Sand it')")
+
+    assert chrome.run("return window.same")
+
+
+def test_the_timeline_changes_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
+    began = web.door.do(lambda world: world.clock.now()) - 4
+    web.app.web = replace(web.app.web, clock=lambda: began + 60)  # that of the hive
+    chrome.open(f"{web.origin}/timeline")
+    chrome.run("window.same = true")
+    web.door.call("lead", "keep_turn", conversation="glue", turn=1, status="done", began=began)
+    chrome.until("document.getElementById('timeline').textContent.includes('glue')")
 
     assert chrome.run("return window.same")
 
@@ -193,57 +174,262 @@ def test_an_agent_is_moved_by_keys_and_by_drag(chrome: Browser, web: RunningDash
     assert "cannot move haul-b" in chrome.text("#trial .fault")
 
 
-def test_hostile_text_stays_text_on_every_page(chrome: Browser, web: RunningDashboard) -> None:
-    places = web.door.do(lambda world: _write_everywhere(world, HOSTILE))
-    titles = []
-    for path in ("/", "/tree", "/audit", "/tasks/graph", *places):
-        chrome.open(web.origin + path)
-        assert chrome.run(FOREIGN) == [], path
-        assert chrome.run(f"{CONTROLS}.test(document.documentElement.textContent)") is False, path
-        titles.append(chrome.run("return document.title"))
-        if path == "/tasks/graph":
-            assert len(chrome.all(".graph .task")) > len(HOSTILE)
-    assert not [title for title in titles if not title.endswith(" - hive")]
+def test_every_key_that_the_help_lists_acts(chrome: Browser, web: RunningDashboard) -> None:
+    web.door.call("operator", "assign_task", agent="w-9", title="Sweep", description="x")
+    pages = {"a": "/", "t": "/tree", "k": "/tasks", "l": "/timeline", "c": "/cost", "u": "/audit"}
+    for key, path in {**pages, "o": "/more"}.items():
+        chrome.press("g", key)
+        chrome.until_path(path)
+
+    chrome.open(f"{web.origin}/tree?fold=carl")
+    chrome.press("j", "j", "k", "j")
+    assert chrome.run("return document.querySelector('.current').dataset.name") == "carl"
+    chrome.press("l")
+    chrome.until("location.pathname === '/tree' && !location.search.includes('carl')")
+    chrome.open(f"{web.origin}/tasks")
+    chrome.press("v")
+    chrome.until_path("/tasks/graph")
+    chrome.open(f"{web.origin}/audit")
+    chrome.press("j", "w")
+    chrome.until_path("/audit/why")
+    chrome.open(f"{web.origin}/timeline")
+    for key, words in (("-", "6h"), ("+", "timeline"), ("[", "until="), ("]", "until=")):
+        before = chrome.run("return location.href")
+        chrome.press(key)
+        chrome.until("location.href !== arguments[0] && document.readyState !== 'loading'", before)
+        assert words in chrome.run("return location.href"), key
 
 
-def test_hostile_text_stays_text_in_live_rows(chrome: Browser, web: RunningDashboard) -> None:
+@pytest.mark.parametrize("tab", ["talk", "logs", "tools"])
+def test_c_and_t_reach_their_forms_from_any_tab_of_an_agent(
+    chrome: Browser, web: RunningDashboard, tab: str
+) -> None:
+    focused = "document.activeElement.closest('form')?.action"
+    for key, end in (("c", "/say"), ("t", "/assign")):
+        chrome.open(f"{web.origin}/agents/lead/{tab}")
+        chrome.press(key)
+        chrome.until(f"{focused}?.endsWith(arguments[0])", end)
+
+
+def test_a_d_and_r_go_on_to_the_form_of_the_item(chrome: Browser, web: RunningDashboard) -> None:
+    web.door.call("root", "ask_user", items=[{"prompt": "Which wood?"}])
     chrome.open(f"{web.origin}/")
-    for at, text in enumerate(HOSTILE[:5]):
-        items = [{"prompt": f"live {at} {text}"}]
-        web.door.call("root", "ask_user", items=items)
-    chrome.until("document.getElementById('attention').textContent.includes('live 4')")
+    at = chrome.until(
+        "[...document.querySelectorAll('.item')].findIndex((row) => row.textContent"
+        ".includes('Which wood?')) + 1"
+    )
+    chrome.press(*["j"] * at, "r")
+    chrome.until("document.activeElement.closest('form')?.action.endsWith('/answer')")
+    assert "Which wood?" in chrome.text()
+    chrome.press("oak")
+    chrome.find("form[data-key=r] button").click()
+    chrome.until_path("/")
 
-    assert chrome.run(FOREIGN) == []
+    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "w-9")))
+    chrome.open(f"{web.origin}/approvals/{id_}")
+    chrome.press("a")
+    chrome.until("document.activeElement.closest('form')?.action.endsWith('/approve')")
+    chrome.press("d")
+    chrome.until("document.activeElement.closest('form')?.action.endsWith('/deny')")
+    chrome.press("n")  # a letter of a word in a field, and no key
+    assert chrome.run("return document.activeElement.value") == "n"
 
 
-def _write_everywhere(world: World, texts: Sequence[str]) -> list[str]:
-    """Hostile text in each field that an agent may fill; the pages that show it."""
-    places = []
-    first = world.call("operator", "assign_task", agent="carl", description="x")["task"]
-    for at, text in enumerate(texts):
-        agent, text_sent = f"row-{at}", text.replace("\x00", "")
-        world.call("operator", "send", to=agent, body=text_sent[:60_000])
-        world.fault(
-            "carl",
-            "assign_task",
-            agent=agent,
-            title=text_sent[:100],
-            description=text_sent[:30_000],
-            needs=[first],
+def test_the_lines_of_a_long_difference_come_by_scrolling(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    lines = [line(f"row {at}") for at in range(4500)]
+    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "w-10"), lines=lines))
+    chrome.open(f"{web.origin}/approvals/{id_}")
+    chrome.run("window.same = true")
+    assert "row 4499" not in chrome.run("return document.body.textContent")
+
+    chrome.until(
+        "(document.querySelector('#difference').scrollIntoView(false),"
+        " document.body.textContent.includes('row 4499'))"
+    )
+
+    assert chrome.run("return window.same")
+    assert chrome.all("#difference a.more") == []
+    texts = "[...document.querySelectorAll('.diff li')].map((row) => row.textContent)"
+    assert chrome.run(f"return {texts}.filter((text) => /row \\d/.test(text)).length") == len(lines)
+
+
+def test_a_form_is_sent_once(chrome: Browser, web: RunningDashboard) -> None:
+    chrome.open(f"{web.origin}/agents/lead/talk")
+    chrome.run("document.querySelector('#body').value = 'only once'")
+
+    chrome.run("const form = document.querySelector('form[data-key=c]');"
+               "form.requestSubmit(); form.requestSubmit()")  # fmt: skip
+
+    chrome.until_path("/agents/lead/talk")
+    chrome.open(f"{web.origin}/agents/lead/mail")
+    assert chrome.text("#tab").count("only once") == 1
+
+
+def test_a_page_without_news_for_5_seconds_says_so_until_there_is_some(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    chrome.open(f"{web.origin}/")
+    chrome.until_so(lambda: web.app.web.logins.streams)
+    assert not chrome.find("#banner").is_displayed()
+
+    chrome.until("(window.ahead += 6000, !document.getElementById('banner').hidden)")
+    assert "No news for 5 seconds" in chrome.text("#banner")
+
+    chrome.until("document.getElementById('banner').hidden")
+    asked: Message = {}
+    for prompt in ("One?", "Two?"):
+        asked = web.door.call("root", "ask_user", items=[{"prompt": prompt}])
+        chrome.until(
+            "document.getElementById('attention').textContent.includes(arguments[0])", prompt
         )
-        world.fault(agent, "report_activity", activity="blocked", reason=text_sent[:200])
-        world.fault(
-            "root",
-            "ask_user",
-            items=[{"prompt": text_sent[:500], "options": ["a", text_sent[:50]]}],
-        )
-        word = "".join(char for char in text if "!" <= char <= "~")[:64]
-        world.fault(agent, "keep_turn", conversation=word, turn=1, status="done")
-        world.reads.journal.write(world.uuid(agent), text_sent)
-        places += [f"/agents/{agent}/{tab}" for tab in ("mail", "tasks", "logs")][at % 3 :][:1]
-    listed = rows(world.call("operator", "list_questions", limit=100)["questions"])
-    places.append(f"/timeline?window=1d&until={round(world.clock.now()) + 60}")
-    return places + [f"/questions/{question['id']}" for question in listed[:8]]
+    web.door.call("operator", "answer", question=asked["question"], answers=["yes"])
+    chrome.until("!document.getElementById('attention').textContent.includes('Two?')")
+    assert "One?" in chrome.text("#attention")
+
+
+def test_a_hidden_tab_ends_its_stream_and_asks_for_the_number_alone(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    streams = web.app.web.logins
+    chrome.open(f"{web.origin}/tree")
+    chrome.run("window.same = true")
+    chrome.until_so(lambda: streams.streams == 1)
+    tab = chrome.driver.current_window_handle
+    chrome.driver.switch_to.new_window("tab")
+    other = chrome.driver.current_window_handle
+    chrome.driver.switch_to.window(tab)
+    chrome.command("Target.activateTarget", {"targetId": other})
+    chrome.until("document.hidden")
+
+    chrome.until_so(lambda: streams.streams == 0)
+    waiting = web.app.web.hub.waiting
+    web.door.call("root", "ask_user", items=[{"prompt": "Hidden?"}])
+    chrome.until(f"document.title.startsWith('({waiting + 1})')")
+
+    chrome.command("Page.bringToFront", {})
+    chrome.until_so(lambda: streams.streams == 1)
+    assert chrome.run("return window.same")
+    chrome.driver.switch_to.window(other)
+    chrome.driver.close()
+    chrome.driver.switch_to.window(tab)
+
+
+def test_a_page_that_has_lost_frames_loads_itself_again(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    chrome.open(f"{web.origin}/audit")
+    chrome.run("window.same = true")
+    chrome.until_so(lambda: web.app.web.logins.streams)
+    hub = web.app.web.hub
+
+    def lose() -> None:
+        hub.frames = FrameLog()
+        for stream in list(hub.streams):
+            stream.end()
+
+    web.loop.call_soon_threadsafe(lose)
+
+    chrome.until("window.same === undefined && document.readyState === 'complete'")
+    before = chrome.run("return document.querySelector('#audit .item').id")
+    web.door.call("operator", "assign_task", agent="lead", title="After", description="x")
+    chrome.until("document.querySelector('#audit .item').id !== arguments[0]", before)
+    assert len(chrome.all(f"#{before}")) == 1
+
+
+def test_the_row_that_is_chosen_stays_so_when_rows_are_drawn_anew(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    chrome.open(f"{web.origin}/tasks")
+    chrome.press("j", "j")
+    chosen = "document.querySelector('.current a')?.href"
+    before = chrome.run(f"return {chosen}")
+    web.door.call("operator", "assign_task", agent="w-9", title="Rinse", description="x")
+    chrome.until("document.querySelector('main').textContent.includes('Rinse')")
+    assert before
+    assert chrome.run(f"return [{chosen}, document.activeElement.href]") == [before, before]
+
+    chrome.open(f"{web.origin}/tree?filter=w-")
+    chrome.press("j", "x")
+    name = chrome.run("return document.querySelector('.current').dataset.name")
+    web.door.call("operator", "spawn", name="w-77", parent="root")
+    chrome.until("document.querySelector('[data-name=w-77]')")
+    row = f"document.querySelector('[data-name={name}]')"
+    chrome.until(f"{row}.ariaSelected === 'true' && {row}.contains(document.activeElement)")
+
+
+def test_a_passkey_that_does_not_verify_its_user_is_not_used(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "carl")))
+    chrome.open(f"{web.origin}/approvals/{id_}")
+    chrome.find("#approve button").click()
+    chrome.until("document.getElementById('passkey-confirm')")
+    chrome.driver.set_user_verified(verified=False)
+
+    chrome.find("#passkey-confirm button").click()
+
+    chrome.until("document.querySelector('#passkey-confirm .fault').textContent")
+    assert "The passkey was not used" in chrome.text("#passkey-confirm .fault")
+    assert _state(web, id_) == "pending"
+    chrome.driver.set_user_verified(verified=True)
+
+
+def test_no_other_site_shows_the_dashboard_in_a_frame(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    """Another port of localhost is the same site: the cookie is sent, and only the CSP is left."""
+    page = f"<iframe id=stolen src='{web.origin}/tree'></iframe>".encode()
+    with framing_site(page) as address:
+        chrome.open(address)
+        chrome.until("document.readyState === 'complete'")
+        chrome.driver.switch_to.frame(chrome.find("#stolen"))
+        chrome.until("document.readyState === 'complete'")
+        assert chrome.run("return location.protocol") == "chrome-error:"
+        assert chrome.all(".agent-row") == []
+        chrome.driver.switch_to.default_content()
+    assert [text for text in chrome.complaints() if "frame-ancestors" in text]
+    chrome.open(f"{web.origin}/tree")
+    assert chrome.all(".agent-row")
+
+
+def test_the_tests_above_run_nine_tenths_of_each_module(
+    coverage: ScriptCoverage, finished: set[str]
+) -> None:
+    own = {name for name in globals() if name.startswith("test_")}
+    missing = own - {name.partition("[")[0] for name in finished}
+    if missing != {"test_the_tests_above_run_nine_tenths_of_each_module"}:
+        pytest.skip("only with all tests of this file in one process")
+
+    for name, module in coverage.modules.items():
+        assert module.share_of_functions >= 0.9, (name, module.list_missing())
+        assert module.share_of_text >= 0.9, (name, module.list_missing())
+
+
+@contextmanager
+def framing_site(page: bytes) -> Iterator[str]:
+    """A page of somebody else, on a port of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(page if self.path == "/" else b"")
+
+        @override
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://localhost:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def _state(web: RunningDashboard, id_: str) -> str:

@@ -37,6 +37,15 @@ function form(key) {
   return Boolean(field);
 }
 
+// Where the form of a key is on another page, that page is opened, and goes on to the form.
+const TABS = { c: "talk", t: "tasks" };
+
+function follow(key) {
+  const tab = TABS[key] && document.querySelector(`.tabs a[href$="/${TABS[key]}"]`);
+  if (tab) location.assign(`${tab.href}#${key}`);
+  else if (!TABS[key]) open(`#${key}`);
+}
+
 function fold(open) {
   const row = current();
   if (row?.getAttribute("aria-expanded") === String(!open)) row.querySelector("a.fold")?.click();
@@ -87,7 +96,7 @@ const keys = {
   v: () => document.querySelector("[data-action=graph]")?.click(),
   w: () => current()?.querySelector("a.why")?.click(),
 };
-for (const key of ["a", "d", "r", "c", "t"]) keys[key] = () => form(key) || ("adr".includes(key) && open());
+for (const key of ["a", "d", "r", "c", "t"]) keys[key] = () => form(key) || follow(key);
 for (const key of ["+", "-", "[", "]"]) keys[key] = () => document.querySelector(`.steps [data-key="${key}"]`)?.click();
 
 function onKey(event) {
@@ -112,3 +121,4 @@ function onKey(event) {
 }
 
 document.addEventListener("keydown", onKey);
+if (/^#[acdrt]$/.test(location.hash)) form(location.hash.slice(1));
