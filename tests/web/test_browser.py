@@ -226,9 +226,15 @@ def test_a_d_and_r_go_on_to_the_form_of_the_item(chrome: Browser, web: RunningDa
     chrome.until_path("/")
 
     id_ = web.door.do(lambda world: judge(world, ask(world, "root", "w-9")))
-    chrome.open(f"{web.origin}/approvals/{id_}")
-    chrome.press("a")
+    chrome.open(f"{web.origin}/")
+    at = chrome.until(
+        "[...document.querySelectorAll('.item')].findIndex((row) =>"
+        " row.querySelector(`a.open[href$='${arguments[0]}']`)) + 1",
+        id_,
+    )
+    chrome.press(*["j"] * at, "a")
     chrome.until("document.activeElement.closest('form')?.action.endsWith('/approve')")
+    assert chrome.run("return location.pathname") == f"/approvals/{id_}"
     chrome.press("d")
     chrome.until("document.activeElement.closest('form')?.action.endsWith('/deny')")
     chrome.press("n")  # a letter of a word in a field, and no key
