@@ -112,6 +112,34 @@ def test_the_timeline_changes_without_a_reload(chrome: Browser, web: RunningDash
     assert chrome.run("return window.same")
 
 
+def test_a_running_turn_is_written_while_one_looks(chrome: Browser, web: RunningDashboard) -> None:
+    web.door.call("carl", "keep_turn", conversation="main", turn=1, status="done")
+    chrome.open(f"{web.origin}/agents/carl/talk")
+    chrome.run("window.same = true")
+    for text in ("I look ", "for <b>wood</b>"):
+        web.door.call("carl", "stream_turn", conversation="main", turn=2, text=text)
+    chrome.until("document.getElementById('running').textContent.includes('I look for <b>wood')")
+
+    web.door.call("carl", "keep_turn", conversation="main", turn=2, status="done")
+    chrome.until("document.querySelectorAll('#tab .turn').length === 2")
+    assert chrome.run("return window.same")
+
+
+def test_a_part_that_was_opened_stays_open_when_a_tab_is_drawn_anew(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    web.door.call("lead", "send", to="w-9", body='{"part": 1}\n<b>first</b>')
+    chrome.open(f"{web.origin}/agents/w-9/mail")
+    chrome.run("document.querySelector('#tab details').open = true")
+    web.door.call("lead", "send", to="w-9", body='{"part": 2}\nsecond')
+    chrome.until("document.getElementById('tab').textContent.includes('second')")
+
+    opened = "[...document.querySelectorAll('#tab details')].filter((each) => each.open)"
+    assert chrome.run(f"return {opened}.length") == 1
+    letter = chrome.run(f"return {opened}[0].closest('article')?.textContent")
+    assert "<b>first</b>" in letter
+
+
 def test_keys_move_fold_open_and_can_be_switched_off(
     chrome: Browser, web: RunningDashboard
 ) -> None:

@@ -13,7 +13,7 @@ from fixtures.logins import open_login
 from fixtures.tasks import give
 from fixtures.world import World, rows
 
-from hive_core.web.pages import agent, more, work
+from hive_core.web.pages import agent, cost, more
 
 WIDE, PHONE = 1280, 412
 # All rules on one screen, then what other colours may break on the other screen.
@@ -31,7 +31,7 @@ PAGES = (
     "/passkey", "/login",
     *(f"/agents/lead/{tab.name}" for tab in agent.TABS),
     *(f"/more/{section.name}" for section in more.SECTIONS),
-    *(f"/cost?by={group}" for group in work.GROUPS[:2]),
+    *(f"/cost?by={group}" for group in tuple(cost.GROUPS)[:2]),
 )  # fmt: skip
 # On these the rows are other ones on a phone.
 BOTH = ("/", "/tree")

@@ -31,7 +31,7 @@ from hive_core.errors import HiveError, NotAllowed, NotFound
 from hive_core.model.wire.record import EVENT_KINDS
 from hive_core.varlink import Message
 from hive_core.web.hub import TOPICS
-from hive_core.web.pages import agent, more, selected, work
+from hive_core.web.pages import agent, cost, more, selected
 from hive_core.web.routes import ROUTES
 from hive_core.web.timeline import KINDS
 
@@ -192,7 +192,7 @@ def addresses(text: str) -> Iterator[tuple[str, str]]:
             label = f"{_GROUP.sub('*', pattern.pattern)} {' '.join(kinds)}"
             yield label, path
         yield f"{label}?", f"{path}?{query}"
-    for path in (*(f"/cost?by={group}" for group in work.GROUPS),
+    for path in (*(f"/cost?by={group}" for group in cost.GROUPS),
                  f"/timeline?window=1d&show={KINDS[0]}"):  # fmt: skip
         yield path, path
     yield "a move", f"/agents/x/move?{urlencode({'parent': text[:200]})}"
