@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hive_core.doors.item_places import item_place
 from hive_core.model.config.notify import NoticeClass, NotifyRoute
 
 Row = Mapping[str, object]
@@ -25,13 +26,17 @@ _NAMES: Final[Mapping[str, str]] = {"refused_commit": "commit refused", "alarm":
 
 @dataclass(frozen=True, slots=True)
 class NoticeItem:
-    """`key` is the same as long as it is the same thing. `text` may be written by an agent."""
+    """`key` is the same as long as it is the same thing. `text` may be written by an agent.
+
+    `id` is what settles it: of a question, a task, an approval, or the name of an agent.
+    """
 
     key: str
     kind: str
     notice_class: NoticeClass
     agent: str = ""
     text: str = ""
+    id: str = ""
 
     def is_for(self, route: NotifyRoute) -> bool:
         """Whether the receiver asked for such items."""
@@ -45,6 +50,11 @@ class NoticeItem:
             return f"hive: {self.notice_class}"
         about = f" of {self.agent}" if self.agent else ""
         return f"hive: {_NAMES.get(self.kind, self.kind)}{about}"
+
+    def place(self, route: NotifyRoute) -> str:
+        """The path of its page on the dashboard; empty where the route may name nothing."""
+        has_page = route.text != "none" and self.id
+        return item_place(self.kind, self.id) if has_page else ""
 
     def body(self, route: NotifyRoute) -> str:
         return self.text[:_TEXT_MOST] if route.text == "full" else ""
@@ -62,7 +72,8 @@ def todo_items(rows: Sequence[Row]) -> Iterator[NoticeItem]:
         id_ = str(row.get("id") or text[:200])
         since = row.get("since") if notice_class == "failed" else None  # an agent may fail again
         key = f"{kind}:{id_}" + (f":{since}" if since is not None else "")
-        yield NoticeItem(key, kind, notice_class, str(row.get("agent") or ""), text)
+        agent = str(row.get("agent") or "")
+        yield NoticeItem(key, kind, notice_class, agent, text, str(row.get("id") or ""))
 
 
 def event_item(event: Row) -> NoticeItem | None:
@@ -73,10 +84,11 @@ def event_item(event: Row) -> NoticeItem | None:
     kind = event.get("kind")
     if kind == "budget":
         text = str(event.get("reason") or "")
-        return NoticeItem(f"budget:{seq}", "budget", "budget", target, text)
+        return NoticeItem(f"budget:{seq}", "budget", "budget", target, text, target)
     if kind == "task" and about.get("assigner") == "operator" and about.get("state") in _ENDED:
         text = str(event.get("reason") or about.get("status") or about.get("state"))
-        return NoticeItem(f"task:{about.get('task')}", "task ended", "done", target, text)
+        task = str(about.get("task"))
+        return NoticeItem(f"task:{task}", "task ended", "done", target, text, task)
     return None
 
 

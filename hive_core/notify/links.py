@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from hive_core.model.config.notify import NotifyRoute
@@ -13,21 +14,35 @@ from hive_core.plan.printable import escape
 LINKS_MOST: Final = 2
 _LABEL_MOST: Final = 40
 _WHY: Final = "by the link of a notification"
-_LINKED: Final = frozenset({"question", "escalation", "approval", "plan"})
+_DECIDED: Final = frozenset({"approval", "plan"})
+# Kinds of items whose agent had better not go on.
+_STOPPED: Final = frozenset({"escalation", "budget", "failed", "parked"})
 LinkWish = dict[str, object]
 
 
-def linked_thing(route: NotifyRoute, notice: Notice) -> tuple[str, str] | None:
-    """Kind and id of the thing that a notice can have links for; None: it has none.
+@dataclass(frozen=True, slots=True)
+class LinkedThing:
+    """What the links of a notice decide, or the agent that they stop."""
+
+    kind: str
+    id: str
+    agent: str
+
+
+def linked_thing(route: NotifyRoute, notice: Notice) -> LinkedThing | None:
+    """What a notice can have links for; None: it has none.
 
     Answers are words of agents: only a route with the full text has them.
     """
-    kind, _, id_ = notice.key.partition(":")
-    if route.type == "apprise" or notice.kind not in ("new", "reminder") or kind not in _LINKED:
+    kind, id_ = notice.item
+    if route.type == "apprise" or notice.kind not in ("new", "reminder") or not id_:
         return None
-    if kind in ("question", "escalation") and route.text != "full":
-        return None
-    return (kind, id_) if id_ else None
+    is_linked = (
+        kind in _DECIDED
+        or (kind == "question" and route.text == "full")
+        or (kind in _STOPPED and notice.agent)
+    )
+    return LinkedThing(kind, id_, notice.agent) if is_linked else None
 
 
 def approval_links(id_: str) -> list[LinkWish]:
@@ -48,6 +63,11 @@ def question_links(details: Mapping[str, object], id_: str) -> list[LinkWish]:
         _wish("answer", escape(option)[:_LABEL_MOST], question=id_, answers=[option])
         for option in offered[:LINKS_MOST]
     ]
+
+
+def stop_links(agent: str) -> list[LinkWish]:
+    """A stop keeps all that the agent has, and the operator starts it again."""
+    return [_wish("stop", "Stop", agent=agent)]
 
 
 def _wish(operation: str, label: str, **parameters: object) -> LinkWish:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from hive_core.model.config.notify import NoticeClass, NotifyRoute
 from hive_core.notify.items import NoticeItem
+from hive_core.notify.outcomes import SETTLED
 
 REMIND_FIRST: Final = 900.0
 REMIND_SECOND: Final = 3600.0
@@ -32,7 +33,11 @@ class NoticeLink(BaseModel):
 
 
 class Notice(BaseModel):
-    """What is sent. Notices with the same `key` replace each other on a phone."""
+    """What is sent. Notices with the same `key` replace each other on a phone.
+
+    `item` and `agent` say what it is about, `place` is the path of its page on the dashboard, and
+    `since` is when an item that is settled was first sent.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,6 +47,10 @@ class Notice(BaseModel):
     title: str
     body: str = ""
     links: tuple[NoticeLink, ...] = ()
+    item: tuple[str, str] = ("", "")  # its kind and id; a digest has none
+    agent: str = ""
+    place: str = ""
+    since: float = 0.0
 
 
 class ShownItem(BaseModel):
@@ -54,6 +63,8 @@ class ShownItem(BaseModel):
     alone: bool = True  # by a notice of its own, which can be replaced
     title: str = ""
     notice_class: NoticeClass = "needs-input"
+    item: tuple[str, str] = ("", "")
+    agent: str = ""
 
 
 class HeldEvent(BaseModel):
@@ -66,6 +77,7 @@ class HeldEvent(BaseModel):
     notice_class: NoticeClass
     agent: str = ""
     text: str = ""
+    id: str = ""
 
     @property
     def item(self) -> NoticeItem:
@@ -97,7 +109,7 @@ def hold_events(state: RouteState, route: NotifyRoute, items: Sequence[NoticeIte
     new = [
         HeldEvent(
             key=item.key, kind=item.kind, notice_class=item.notice_class, agent=item.agent,
-            text=item.text,
+            text=item.text, id=item.id,
         )
         for item in chosen
     ]  # fmt: skip
@@ -126,7 +138,7 @@ def decide_notices(
     calm = [item for item in (*fresh, *events) if item.notice_class != "urgent"]
     held, digest_at = state.held, state.digest_at
     sent = (*recent, *(now for notice in notices if notice.kind != "settled"))
-    if not is_quiet:
+    if calm and not is_quiet:
         room = WINDOW_MOST - len(sent)
         if len(calm) <= room:
             notices += [_send(route, item, shown, now, waiting) for item in calm]
@@ -145,7 +157,7 @@ def _settle(shown: dict[str, ShownItem], open_keys: set[str]) -> list[Notice]:
     return [
         Notice(
             kind="settled", key=key, notice_class=item.notice_class, title=item.title,
-            body="settled",
+            body=SETTLED, item=item.item, agent=item.agent, since=item.first,
         )
         for key, item in items.items() if item.alone
     ]  # fmt: skip
@@ -157,10 +169,18 @@ def _send(
 ) -> Notice:  # fmt: skip
     title = item.title(route)
     if item in waiting:
-        shown[item.key] = ShownItem(first=now, title=title, notice_class=item.notice_class)
+        shown[item.key] = ShownItem(
+            first=now, title=title, notice_class=item.notice_class, item=(item.kind, item.id),
+            agent=item.agent,
+        )  # fmt: skip
+    return _notice_of(route, item, "new", title)
+
+
+def _notice_of(route: NotifyRoute, item: NoticeItem, kind: NoticeKind, title: str) -> Notice:
     return Notice(
-        kind="new", key=item.key, notice_class=item.notice_class, title=title,
-        body=item.body(route),
+        kind=kind, key=item.key, notice_class=item.notice_class, title=title,
+        body=item.body(route), item=(item.kind, item.id), agent=item.agent,
+        place=item.place(route),
     )  # fmt: skip
 
 
@@ -178,11 +198,7 @@ def _remind(
         if due <= known.reminders:
             continue
         shown[item.key] = known.model_copy(update={"reminders": due})
-        title = f"{item.title(route)}, still"
-        notices.append(Notice(
-            kind="reminder", key=item.key, notice_class=item.notice_class, title=title,
-            body=item.body(route),
-        ))  # fmt: skip
+        notices.append(_notice_of(route, item, "reminder", f"{item.title(route)}, still"))
     if len(notices) > WINDOW_MOST:
         return [_sum_up("reminder", "reminders", notices)]
     return notices

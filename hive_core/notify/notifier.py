@@ -24,6 +24,7 @@ from hive_core.notify.deliveries import (
 from hive_core.notify.items import NoticeItem, event_item, silent_item, todo_items
 from hive_core.notify.links import linked_thing
 from hive_core.notify.notices import Notice, RouteState, decide_notices, hold_events
+from hive_core.notify.outcomes import SettledItem
 from hive_core.notify.senders import Sender
 from hive_core.notify.source import NoticeSource
 
@@ -111,10 +112,26 @@ class Notifier:
                 routes[name] = state  # what waits is not known yet
                 continue
             notices, routes[name] = decide_notices(route, state, waiting, now)
-            linked = [await self._with_links(route, notice) for notice in notices]
-            queue = enqueue_notices(queue, name, linked, now)
+            complete = [await self._complete(route, notice) for notice in notices]
+            queue = enqueue_notices(queue, name, complete, now)
         remaining = tuple(delivery for delivery in queue if delivery.route in self.routes)
         self.state = self.state.model_copy(update={"routes": routes, "queue": remaining})
+
+    async def _complete(self, route: NotifyRoute, notice: Notice) -> Notice:
+        """The notice with what hived says of it: its links, or by whom it was settled."""
+        if notice.kind == "settled" and route.text != "none":
+            return await self._with_outcome(notice)
+        return await self._with_links(route, notice)
+
+    async def _with_outcome(self, notice: Notice) -> Notice:
+        item = SettledItem(*notice.item, notice.agent, notice.since)
+        if not item.is_logged:
+            return notice
+        try:
+            return notice.model_copy(update={"body": await self.source.outcome(item)})
+        except HiveError as error:
+            log.warning("Cannot ask hived who settled %s: %s", notice.key, error)
+            return notice
 
     async def _with_links(self, route: NotifyRoute, notice: Notice) -> Notice:
         """The notice with its links; without any where hived gives none: it is sent anyway."""
@@ -122,9 +139,9 @@ class Notifier:
         if thing is None:
             return notice
         try:
-            links = await self.source.links(*thing)
+            links = await self.source.links(thing)
         except HiveError as error:
-            log.warning("Cannot offer links of %s %s: %s", *thing, error)
+            log.warning("Cannot offer links of %s: %s", notice.key, error)
             return notice
         return notice.model_copy(update={"links": tuple(links)})
 

@@ -81,9 +81,10 @@ def ntfy_message(topic: str, notice: Notice, dashboard: str) -> dict[str, object
         "tags": ["ballot_box_with_check" if settled else _TAGS[notice.notice_class]],
         "sequence_id": sequence_id(notice.key),
     }  # fmt: skip
-    opens = [NoticeLink(label="Open", url=dashboard)] if dashboard and not settled else []
+    page = f"{dashboard}{notice.place}"
+    opens = [NoticeLink(label="Open", url=page)] if dashboard and not settled else []
     if opens:
-        message["click"] = dashboard
+        message["click"] = page
     message["actions"] = [
         {"action": "view", "label": link.label, "url": link.url}
         for link in (*opens, *notice.links)[:ACTIONS_MOST]

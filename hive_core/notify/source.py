@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from hive_core.doors.login import LoginConnection, Row, rows_of
-from hive_core.notify.links import LinkWish, approval_links, plan_links, question_links
+from hive_core.notify.links import (
+    LinkedThing,
+    LinkWish,
+    approval_links,
+    plan_links,
+    question_links,
+    stop_links,
+)
 from hive_core.notify.notices import NoticeLink
+from hive_core.notify.outcomes import EVENT_KINDS, SETTLED, SettledItem, describe_end
 from hive_core.varlink import Message
+
+# Kinds of events that people are told of, or after which other things may wait.
+WATCHED: Final = ("task", "budget", "question", "escalation", "crash")
+_PAGES: Final = 10  # of the log, for the call that settled something; each is 1,000 events
+_EARLIER: Final = 60.0
 
 
 class NoticeSource(Protocol):
-    """The two questions of hive-notify."""
+    """What hive-notify asks."""
 
     async def todo(self) -> list[Row]:
         """What waits for the operator."""
@@ -21,8 +34,12 @@ class NoticeSource(Protocol):
         """Events after a position, and the next position; without one only the position."""
         ...
 
-    async def links(self, kind: str, id_: str) -> list[NoticeLink]:
-        """The links of a question, an approval, or the plan of a task."""
+    async def links(self, thing: LinkedThing) -> list[NoticeLink]:
+        """The links that act on this thing."""
+        ...
+
+    async def outcome(self, item: SettledItem) -> str:
+        """By whom it was settled, in words."""
         ...
 
 
@@ -33,17 +50,16 @@ class LoginSource(LoginConnection):
         return rows_of(await self.call("todo", {}), "todo")
 
     async def events(self, after: str | None) -> tuple[list[Row], str]:
-        kinds = ["task", "budget"]
         if after is None:  # hive-notify sends no notice of earlier events
             params: Message = {"last": 1, "limit": 1}
             rows = rows_of(await self.call("list_events", params), "events")
             return [], str(rows[-1]["seq"]) if rows else "0"
-        page = await self.call("list_events", {"after": after, "kinds": kinds, "limit": 500})
+        page = await self.call("list_events", {"after": after, "kinds": [*WATCHED], "limit": 500})
         rows = rows_of(page, "events")
         return rows, str(page.get("next") or (rows[-1]["seq"] if rows else after))
 
-    async def links(self, kind: str, id_: str) -> list[NoticeLink]:
-        wishes = await self._wishes(kind, id_)
+    async def links(self, thing: LinkedThing) -> list[NoticeLink]:
+        wishes = await self._wishes(thing)
         if not wishes:
             return []
         reply = await self.call("offer_links", {"links": wishes})
@@ -52,10 +68,29 @@ class LoginSource(LoginConnection):
             for row in rows_of(reply, "links")
         ]
 
-    async def _wishes(self, kind: str, id_: str) -> list[LinkWish]:
-        if kind == "approval":
-            return approval_links(id_)
-        if kind == "plan":  # it waits under the id of its task
-            plans = rows_of(await self.call("list_plans", {"task": id_}), "plans")
-            return plan_links(id_, str(plans[0]["plan"])) if plans else []
-        return question_links(await self.call("get_question", {"question": id_}), id_)
+    async def outcome(self, item: SettledItem) -> str:
+        newest = rows_of(await self.call("list_events", {"last": 1, "limit": 1}), "events")
+        before = str(int(str(newest[-1]["seq"])) + 1) if newest else ""
+        for _ in range(_PAGES):
+            if not before or not item.is_logged:
+                break
+            # What it waits for may have come while it was being sent.
+            params: Message = {"before": before, "kinds": [*EVENT_KINDS], "limit": 200,
+                               "since": item.since - _EARLIER}  # fmt: skip
+            page = await self.call("list_events", params)
+            described = describe_end(item, rows_of(page, "events"))
+            if described:
+                return described
+            before = str(page.get("next") or "")
+        return SETTLED
+
+    async def _wishes(self, thing: LinkedThing) -> list[LinkWish]:
+        if thing.kind == "approval":
+            return approval_links(thing.id)
+        if thing.kind == "plan":  # it waits under the id of its task
+            plans = rows_of(await self.call("list_plans", {"task": thing.id}), "plans")
+            return plan_links(thing.id, str(plans[0]["plan"])) if plans else []
+        if thing.kind == "question":
+            details = await self.call("get_question", {"question": thing.id})
+            return question_links(details, thing.id)
+        return stop_links(thing.agent)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from hive_core.doors.item_places import item_place
 from hive_core.plan.printable import escape as show_hidden
 from hive_core.web import drawing
 from hive_core.web.mirror import Row
@@ -38,14 +39,6 @@ _STATES: Final[Mapping[str, str]] = {
     "waiting": "waits for tasks",
 }  # fmt: skip
 _SENTENCE: Final = re.compile(r"[.!?](?=\s+[A-Z`])")
-# Where each kind of item is decided.
-_PLACES: Final[Mapping[str, str]] = {
-    "question": "/questions/{id}", "escalation": "/questions/{id}", "plan": "/plans/{id}",
-    "judgement": "/tasks",
-    "approval": "/approvals/{id}", "parked": "/agents/{id}", "failed": "/agents/{id}",
-    "quarantine": "/agents/{id}", "dead_letters": "/agents/{id}/mail",
-    "mail": "/agents/operator/mail", "refused_commit": "/audit",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +108,7 @@ def item_key(item: Row) -> str:
 
 def place_of(item: Row) -> str:
     """The address where an item is decided; empty where there is none."""
-    pattern = _PLACES.get(str(item.get("kind")), "")
-    return pattern.format(id=quote(str(item.get("id")), safe=""))
+    return item_place(str(item.get("kind")), str(item.get("id")))
 
 
 def format_age(now: float, since: object) -> str:

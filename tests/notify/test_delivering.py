@@ -6,15 +6,13 @@ import asyncio
 import base64
 import hmac
 import json
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx2
 import pytest
-from typing_extensions import override
+from fixtures.ntfy import NtfyTwin, ntfy_twin
 
 from hive_core.doors.retries import pause_after, retry_after
 from hive_core.errors import InvalidArgument, Unreachable
@@ -30,9 +28,11 @@ from hive_core.notify.deliveries import (
     enqueue_notices,
     settle_delivery,
 )
+from hive_core.notify.links import LinkedThing
 from hive_core.notify.main import build_sender, load_config
 from hive_core.notify.notices import Notice, NoticeLink
 from hive_core.notify.notifier import Notifier, NotifyStateFile
+from hive_core.notify.outcomes import SettledItem
 from hive_core.notify.senders import (
     MESSAGE_BYTES,
     NtfySender,
@@ -48,57 +48,10 @@ QUESTION: Mapping[str, object] = {"kind": "question", "id": "q1", "agent": "ann"
 HOSTILE = "\x1b]0;x\x07\r\n\u202e</template>\x00" + "é" * 70_000
 
 
-@dataclass
-class NtfyTwin:
-    """Takes what ntfy takes: JSON at /, at most 4,096 bytes and 3 actions, with a token if asked.
-
-    `answers`: statuses of the next requests, with headers.
-    """
-
-    token: str = ""
-    answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    messages: list[dict[str, object]] = field(default_factory=list)
-    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-    url: str = ""
-
-    def take(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str]]:
-        self.requests.append((headers, body))
-        if self.answers:
-            return self.answers.pop(0)
-        if self.token and headers.get("authorization") != f"Bearer {self.token}":
-            return 403, {}
-        message = json.loads(body)
-        text, actions = str(message.get("message", "")), message.get("actions", [])
-        if len(text.encode()) > MESSAGE_BYTES or len(actions) > 3:
-            return 400, {}
-        self.messages.append(message)
-        return 200, {}
-
-
 @pytest.fixture
 def ntfy() -> Iterator[NtfyTwin]:
-    twin = NtfyTwin()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            status, headers = twin.take({k.lower(): v for k, v in self.headers.items()}, body)
-            self.send_response(status)
-            for name, value in {**headers, "content-length": "0"}.items():
-                self.send_header(name, value)
-            self.end_headers()
-
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing: a test prints what it means."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        twin.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with ntfy_twin() as twin:
         yield twin
-        server.shutdown()
-        thread.join()
 
 
 @dataclass
@@ -112,10 +65,16 @@ class MemorySource:
     async def todo(self) -> list[Mapping[str, object]]:
         return list(self.waiting)
 
-    async def links(self, kind: str, id_: str) -> list[NoticeLink]:
+    async def links(self, thing: LinkedThing) -> list[NoticeLink]:
         if self.is_silent:
             raise Unreachable("cannot reach hived")
-        return [NoticeLink(label=f"{kind} {number}", url=f"http://x/{id_}") for number in range(2)]
+        url = f"http://x/{thing.id}"
+        return [NoticeLink(label=f"{thing.kind} {number}", url=url) for number in range(2)]
+
+    async def outcome(self, item: SettledItem) -> str:
+        if self.is_silent:
+            raise Unreachable("cannot reach hived")
+        return f"answered by alice since {item.since}"
 
     async def events(self, after: str | None) -> tuple[list[Mapping[str, object]], str]:
         if self.is_silent:
@@ -174,6 +133,24 @@ def test_an_item_is_sent_replaced_by_its_end_and_has_one_name(harness: NotifierH
     assert first["title"] == last["title"] == "hive: question of ann"
     assert first["sequence_id"] == last["sequence_id"]
     assert (first["priority"], last["priority"]) == (4, 1)
+    assert first["click"] == "http://localhost:4483/questions/q1"
+    assert last["message"] == "answered by alice since 1700000002.0"
+    assert "click" not in last
+
+
+def test_a_route_that_sends_no_text_names_no_page_and_nobody_who_settled_it(
+    harness: NotifierHarness,
+) -> None:
+    harness.text = "none"
+
+    async def tell(notifier: Notifier) -> None:
+        harness.source.waiting = [QUESTION]
+        await harness.step(notifier)
+        harness.source.waiting = []
+        await harness.step(notifier, 40)
+
+    harness.run(tell)
+    first, last = harness.twin.messages
     assert first["click"] == "http://localhost:4483"
     assert last["message"] == "settled"
 

@@ -4,51 +4,59 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fixtures.approvals import row as approval_row
 from fixtures.approvals import waits
-from fixtures.logins import LoginClient, open_login
+from fixtures.logins import LoginClient
+from fixtures.notify_source import WorldSource
 from fixtures.tasks import give
 from fixtures.world import World, names, world
-from typing_extensions import override
 
 from hive_core.errors import Conflict, NotFound
 from hive_core.model.config.notify import NotifyRoute
-from hive_core.notify.items import event_item
-from hive_core.notify.links import approval_links, linked_thing, plan_links, question_links
-from hive_core.notify.notices import Notice, NoticeLink
+from hive_core.notify.items import event_item, todo_items
+from hive_core.notify.links import (
+    LinkedThing,
+    approval_links,
+    linked_thing,
+    plan_links,
+    question_links,
+    stop_links,
+)
+from hive_core.notify.notices import Notice, NoticeLink, RouteState, decide_notices
 from hive_core.notify.senders import ACTIONS_MOST, ntfy_message
-from hive_core.notify.source import LoginSource
-from hive_core.varlink import Message
 
 FULL = NotifyRoute(type="ntfy", url="https://x.example", topic="t", text="full")
 TITLE = FULL.model_copy(update={"text": "title"})
-SAYS_NO = {"deny", "reject_plan", "answer"}
 
 
-def notice(key: str, kind: str = "new") -> Notice:
-    return Notice.model_validate(
-        {"kind": kind, "key": key, "notice_class": "needs-input", "title": "x"}
-    )
+def notice(kind: str, id_: str, sent: str = "new") -> Notice:
+    return Notice.model_validate({
+        "kind": sent, "key": f"{kind}:{id_}", "notice_class": "needs-input", "title": "x",
+        "item": (kind, id_), "agent": "ann",
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("key", "kind", "route", "thing"),
+    ("kind", "id_", "sent", "route", "thing"),
     [
-        ("question:q1", "new", FULL, ("question", "q1")),
-        ("question:q1", "new", TITLE, None),
-        ("approval:a1", "reminder", TITLE, ("approval", "a1")),
-        ("approval:a1", "settled", TITLE, None),
-        ("failed:ann:5.0", "new", FULL, None),
-        ("digest:5", "digest", FULL, None),
+        ("question", "q1", "new", FULL, LinkedThing("question", "q1", "ann")),
+        ("question", "q1", "new", TITLE, None),
+        ("approval", "a1", "reminder", TITLE, LinkedThing("approval", "a1", "ann")),
+        ("approval", "a1", "settled", TITLE, None),
+        ("escalation", "q2", "new", TITLE, LinkedThing("escalation", "q2", "ann")),
+        ("parked", "ann", "new", TITLE, LinkedThing("parked", "ann", "ann")),
+        ("failed", "ann", "settled", FULL, None),
+        ("quarantine", "ann", "new", FULL, None),
+        ("task ended", "t1", "new", FULL, None),
+        ("", "", "digest", FULL, None),
     ],
 )
 def test_only_what_waits_has_links_and_answers_only_where_text_may_leave(
-    key: str, kind: str, route: NotifyRoute, thing: tuple[str, str] | None
+    kind: str, id_: str, sent: str, route: NotifyRoute, thing: LinkedThing | None
 ) -> None:
-    assert linked_thing(route, notice(key, kind)) == thing
+    assert linked_thing(route, notice(kind, id_, sent)) == thing
 
 
 def test_a_question_offers_its_first_answers_and_one_of_several_items_none() -> None:
@@ -61,29 +69,19 @@ def test_a_question_offers_its_first_answers_and_one_of_several_items_none() -> 
 
 
 def test_no_link_says_yes() -> None:
-    wishes = [*approval_links("a1"), *plan_links("t1", "p1")]
-    assert {wish["operation"] for wish in wishes} <= SAYS_NO
+    wishes = [*approval_links("a1"), *plan_links("t1", "p1"), *stop_links("ann")]
+    assert [wish["operation"] for wish in wishes] == ["deny", "reject_plan", "stop"]
 
 
 def test_three_buttons_are_the_most() -> None:
     links = tuple(NoticeLink(label=str(number), url="https://x") for number in range(5))
-    message = ntfy_message("t", notice("q:1").model_copy(update={"links": links}), "https://d")
+    message = ntfy_message(
+        "t", notice("question", "q1").model_copy(update={"links": links}), "https://d"
+    )
     actions = message["actions"]
     assert isinstance(actions, list)
     assert len(actions) == ACTIONS_MOST
     assert actions[0]["label"] == "Open"
-
-
-class WorldSource(LoginSource):
-    """The source over a login in this process, with the scope of hive-notify."""
-
-    def __init__(self, made: World) -> None:
-        super().__init__(Path("/nowhere"), "")
-        self._client = open_login(made, "hive-notify", ["notifier"])
-
-    @override
-    async def call(self, operation: str, parameters: Message) -> Message:
-        return self._client.call(operation, **parameters)
 
 
 @pytest.fixture(name="made")
@@ -98,7 +96,7 @@ def test_hived_makes_the_links_and_one_of_them_answers_a_question(made: World) -
     source = WorldSource(made)
     (row,) = [row for row in asyncio.run(source.todo()) if row["kind"] == "question"]
     assert row["id"] == id_
-    red, green = asyncio.run(source.links("question", id_))
+    red, green = asyncio.run(source.links(LinkedThing("question", id_, "ann")))
     assert (red.label, green.label) == ("red", "green")
     LoginClient(made).call("use_link", secret=green.url.rpartition("/")[2])
     details = made.call("operator", "get_question", question=id_)
@@ -116,7 +114,7 @@ def test_hived_makes_the_links_that_deny_and_reject_and_each_works_once(made: Wo
     assert things["approval"] == approval
     things["plan"] = task
     for kind, operation in (("approval", "deny"), ("plan", "reject_plan")):
-        (link,) = asyncio.run(source.links(kind, things[kind]))
+        (link,) = asyncio.run(source.links(LinkedThing(kind, things[kind], "ann")))
         secret = {"secret": link.url.rpartition("/")[2]}
         phone = LoginClient(made)  # it has no login
         assert phone.call("show_link", **secret)["is_current"] is True
@@ -124,6 +122,35 @@ def test_hived_makes_the_links_that_deny_and_reject_and_each_works_once(made: Wo
         assert isinstance(phone.refusal("use_link", **secret), NotFound)
     assert approval_row(made, approval).state.value == "denied"
     assert made.call("operator", "get_plan", plan=plan)["state"] == "rejected"
+
+
+def test_a_link_stops_the_agent_that_escalates_or_failed(made: World) -> None:
+    source, phone = WorldSource(made), LoginClient(made)
+    made.call("operator", "start", agent="root")
+    raised = made.call("root", "escalate", issue="the disk is full", severity="critical")
+    rows = asyncio.run(source.todo())
+    (item,) = [item for item in todo_items(rows) if item.kind == "escalation"]
+    (sent,), _ = decide_notices(TITLE, RouteState(), [item], 1000.0)
+    thing = linked_thing(TITLE, sent)
+    assert thing == LinkedThing("escalation", str(raised["escalation"]), "root")
+    (link,) = asyncio.run(source.links(thing))
+    assert link.label == "Stop"
+    secret = {"secret": link.url.rpartition("/")[2]}
+    shown = phone.call("show_link", **secret)
+    assert (shown["operation"], shown["subject"], shown["is_current"]) == ("stop", "root", True)
+    phone.call("use_link", **secret)
+    assert wanted_state(made, "root") == "stopped"
+
+    made.call("operator", "start", agent="ann")
+    (link,) = asyncio.run(source.links(LinkedThing("parked", "ann", "ann")))
+    phone.call("use_link", secret=link.url.rpartition("/")[2])
+    assert wanted_state(made, "ann") == "stopped"
+
+
+def wanted_state(made: World, agent: str) -> str:
+    run = made.ledger.runs.get(made.uuid(agent))
+    assert run is not None
+    return str(run.wanted)
 
 
 def test_events_begin_at_the_first_start_and_tell_of_ended_tasks(made: World) -> None:

@@ -29,7 +29,8 @@ HOUR = 3600.0
 
 
 def question(number: int = 1, agent: str = "ann") -> NoticeItem:
-    return NoticeItem(f"question:q{number}", "question", "needs-input", agent, "which colour?")
+    id_ = f"q{number}"
+    return NoticeItem(f"question:{id_}", "question", "needs-input", agent, "which colour?", id_)
 
 
 def kinds(route: NotifyRoute, state: RouteState, *items: NoticeItem, now: float) -> list[str]:
@@ -70,14 +71,26 @@ def test_ended_tasks_of_the_operator_and_budgets_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "title", "body"),
-    [("none", "hive: needs-input", ""), ("title", "hive: question of ann", ""),
-     ("full", "hive: question of ann", "which colour?")],
+    ("text", "title", "body", "place"),
+    [("none", "hive: needs-input", "", ""), ("title", "hive: question of ann", "", "/questions/q1"),
+     ("full", "hive: question of ann", "which colour?", "/questions/q1")],
 )  # fmt: skip
-def test_a_route_says_what_leaves_the_host(text: str, title: str, body: str) -> None:
+def test_a_route_says_what_leaves_the_host(text: str, title: str, body: str, place: str) -> None:
     route = ROUTE.model_copy(update={"text": text})
     (notice,), _ = decide_notices(route, RouteState(), [question()], NOON)
-    assert (notice.title, notice.body) == (title, body)
+    assert (notice.title, notice.body, notice.place) == (title, body, place)
+
+
+@pytest.mark.parametrize(
+    ("kind", "id_", "place"),
+    [("approval", "a1", "/approvals/a1"), ("plan", "t1", "/plans/t1"),
+     ("parked", "bob", "/agents/bob"), ("question", "a/../b", "/questions/a%2F..%2Fb"),
+     ("alarm", "", ""), ("silent", "", "")],
+)  # fmt: skip
+def test_a_notice_leads_to_the_page_of_its_item(kind: str, id_: str, place: str) -> None:
+    item = NoticeItem("k", kind, "needs-input", "bob", "x", id_)
+    (notice,), _ = decide_notices(ROUTE, RouteState(), [item], NOON)
+    assert notice.place == place
 
 
 def test_a_route_gets_its_classes_and_agents_alone() -> None:
@@ -127,6 +140,18 @@ def test_more_than_ten_in_ten_minutes_are_one_digest() -> None:
     assert kinds(ROUTE, state, *items, *more, now=NOON + 60) == []
     later = decide_notices(ROUTE, state, [*items, *more], NOON + WINDOW)[0]
     assert [notice.title for notice in later] == ["hive: 35 needs-input"]
+
+
+def test_reminders_beyond_ten_in_ten_minutes_make_no_digest_of_nothing() -> None:
+    first = [question(0)]
+    _, state = decide_notices(ROUTE, RouteState(), first, NOON)
+    items = [question(number) for number in range(10)]
+    notices, state = decide_notices(ROUTE, state, items, NOON + HOUR)
+    assert len(notices) == 10
+    assert len(state.sent) == 10
+    notices, state = decide_notices(ROUTE, state, [*items, silent_item()], NOON + HOUR + 1)
+    assert [notice.notice_class for notice in notices] == ["urgent"]
+    assert kinds(ROUTE, state, *items, silent_item(), now=NOON + HOUR + 2) == []
 
 
 @given(
