@@ -26,6 +26,7 @@ from hive_core.doors.notify import notify
 from hive_core.doors.service_files import read_credential, read_settings
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.model.config.notify import NotifyRoute, NotifySettings
+from hive_core.model.config.web import WebSettings
 from hive_core.notify.notifier import Notifier, NotifyStateFile
 from hive_core.notify.senders import (
     NtfySender,
@@ -75,8 +76,8 @@ def load_config(path: Path) -> NotifyConfig:
         raise InvalidArgument(f"{key}: {fault['msg']}", field=key) from error
     web = document.get("web")
     origins = web.get("origins") if isinstance(web, dict) else None
-    last = origins[-1] if isinstance(origins, list) and origins else ""
-    return NotifyConfig(settings.routes, str(last))
+    addresses = origins if isinstance(origins, list) and origins else WebSettings().origins
+    return NotifyConfig(settings.routes, str(addresses[-1]))
 
 
 def build_sender(

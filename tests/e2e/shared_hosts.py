@@ -27,7 +27,7 @@ FILES: Final = {
     "host": ("test_attacks_data", "test_destroy_many", "test_daemon_life"),
     "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
     "plans": ("test_rows_recovery", "test_rows_plans"),
-    "starts": ("test_revocation", "test_attacks_starts"),
+    "starts": ("test_revocation", "test_attacks_starts", "test_notify"),
     "commands": ("test_cli_commands", "test_cli_inside"),
     "authority": ("test_rows_authority", "test_rows_roles", "test_rows_audit"),
 }  # fmt: skip

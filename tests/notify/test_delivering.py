@@ -344,16 +344,17 @@ def test_retry_after_is_a_number_or_a_date(text: str | None, seconds: float) -> 
 def test_settings_are_read_and_a_wrong_one_is_named(tmp_path: Path) -> None:
     file = tmp_path / "hive.toml"
     file.write_text(
-        '[web]\norigins = ["http://localhost:4483"]\n[notify.routes.phone]\n'
+        '[web]\norigins = ["http://localhost:9", "https://hive.example"]\n[notify.routes.phone]\n'
         'type = "ntfy"\nurl = "https://ntfy.sh"\ntopic = "t"\n',
         encoding="utf-8",
     )
     config = load_config(file)
-    assert ([*config.routes], config.dashboard) == (["phone"], "http://localhost:4483")
+    assert ([*config.routes], config.dashboard) == (["phone"], "https://hive.example")
     file.write_text('[notify.routes.phone]\ntype = "ntfy"\nquiet = "x"\n', encoding="utf-8")
     with pytest.raises(InvalidArgument, match=r"notify\.routes\.phone\.quiet"):
         load_config(file)
-    assert load_config(tmp_path / "none.toml").routes == {}
+    config = load_config(tmp_path / "none.toml")
+    assert (config.routes, config.dashboard) == ({}, "http://localhost:4483")
 
 
 def test_a_secret_comes_from_the_credentials_of_the_unit(
