@@ -51,9 +51,13 @@ class WebConnection(BoundedHttpConnection):
 
 @dataclass(slots=True)
 class WebServer:
-    """Serves an ASGI application on sockets that listen already."""
+    """Serves an ASGI application on sockets that listen already.
+
+    A request that is not answered within `life` seconds, or not complete, is cut off.
+    """
 
     app: Any
+    life: float = WebConnection.life
     _servers: list[asyncio.AbstractServer] = field(default_factory=list)
 
     async def listen(self, listening: list[socket.socket]) -> None:
@@ -70,7 +74,7 @@ class WebServer:
         def protocol() -> WebConnection:
             app_state: dict[str, Any] = {}
             made = WebConnection(config=config, server_state=state, app_state=app_state)
-            app_state["connection"], made.crowd = made, crowd
+            app_state["connection"], made.crowd, made.life = made, crowd, self.life
             return made
 
         loop = asyncio.get_running_loop()
