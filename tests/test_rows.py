@@ -20,7 +20,7 @@ ROWS = tuple(
     f"{letter}{number}"
     for letter, numbers in {
         "T": (*range(1, 10), *range(11, 16)),
-        "K": (*range(1, 23), *range(24, 34), 36, 42),
+        "K": (*range(1, 23), *range(24, 34), 36, 39, 42),
         "H": (11, 21),
         "Q": (*range(20, 25), *range(26, 30), *range(31, 35), 39, 40, 42, 43),
     }.items()

@@ -1,4 +1,4 @@
-"""Every command against a daemon in whose answers all words of agents are hostile (attack 45).
+"""Every command against a daemon in whose answers all words of agents are hostile (attack 45, K39).
 
 What the daemon chooses itself (ids, names, states) is plain; every other text acts on a terminal,
 turns the direction, hides, or begins lines. Whatever a command makes of that, the operator sees

@@ -56,6 +56,7 @@ def test_a_name_in_use_is_refused(host: HiveHost) -> None:
 
 
 def test_the_tree_as_json_and_in_lines(host: HiveHost) -> None:
+    """K39: the CLI shows what the dashboard shows."""
     (root,) = host.json("tree")
     assert root["name"] == "root"
     assert root["parent"] is None

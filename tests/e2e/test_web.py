@@ -73,6 +73,7 @@ def prop(host: HiveHost, unit: str, name: str) -> str:
 
 
 def test_a_link_opens_the_dashboard_which_its_socket_has_started(host: HiveHost) -> None:
+    """K39: nothing is shown without a login, and the tree of agents with one."""
     assert prop(host, "hive-web.socket", "ActiveState") == "active"
     assert prop(host, "hive-web.service", "ActiveState") == "inactive"
 

@@ -1,4 +1,4 @@
-"""Our modules in a real Chromium: live rows, keys, drag (H6), forms, passkeys; each runs whole."""
+"""Our modules in a real Chromium: live (K39), keys, drag (H6), forms, passkeys; each runs whole."""
 
 from __future__ import annotations
 

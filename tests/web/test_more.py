@@ -1,4 +1,4 @@
-"""What is looked up now and then, and the figures of an agent's machine."""
+"""What is looked up now and then, and the figures of an agent's machine (K39)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages are whole without script: each is one request, and shows what hived answers."""
+"""Pages are whole without script: each is one request, and shows what hived answers (K39)."""
 
 from __future__ import annotations
 

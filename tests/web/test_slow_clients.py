@@ -48,14 +48,14 @@ class RecordingApp:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await receive()
         ended = asyncio.ensure_future(receive())
-        told = asyncio.ensure_future(self.send_now.wait())
-        await asyncio.wait([ended, told], return_when=asyncio.FIRST_COMPLETED)
+        due = asyncio.ensure_future(self.send_now.wait())
+        await asyncio.wait([ended, due], return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
             self.left.set()
         else:
             await send({"type": "http.response.body", "body": b"frame", "more_body": True})
             await ended
-        told.cancel()
+        due.cancel()
 
 
 @asynccontextmanager

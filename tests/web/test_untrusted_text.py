@@ -1,4 +1,4 @@
-"""Text of agents: no markup, no control, no link comes through; templates have no way around it."""
+"""Text of agents: no markup, control or link comes through; no template has a way round (K39)."""
 
 from __future__ import annotations
 
