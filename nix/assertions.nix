@@ -80,6 +80,17 @@ concatMap judge (attrNames agents)
   (key: refuse (models.keyFiles != { } && !(models.keyFiles ? ${key})) "models.keyFiles"
     "a provider needs the key ${key}, and there is no file for it")
   wantedKeys
+++ concatMap
+  (name: refuse (builtins.match "[a-z][a-z0-9-]{0,31}" name == null) "notify.routes"
+    "the name ${name} must be 1 to 32 of a-z, 0-9 and '-', and start with a letter")
+  (attrNames cfg.notify.routes)
+++ concatMap
+  (name: refuse (!(given.notify.routes or { } ? ${name})) "notify.secretFiles" "there is no route ${name}"
+  ++ refuse (inStore cfg.notify.secretFiles.${name}) "notify.secretFiles.${name}"
+    "the file is in the store, which every user can read: give the path of a file as a string")
+  (attrNames cfg.notify.secretFiles)
+++ refuse (cfg.otel.headersFile != null && inStore cfg.otel.headersFile) "otel.headersFile"
+  "the file is in the store, which every user can read: give the path of a file as a string"
 ++ refuse (names.fault root != null) "root.name" "the name ${toString (names.fault root)}"
 ++ concatMap
   (name: refuse (!elem name images) "images" "unknown image ${name}; known images are ${lib.concatStringsSep ", " images}")

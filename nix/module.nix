@@ -45,7 +45,10 @@ let
     grace.start = cfg.deploy.startTimeout;
     web = { inherit (cfg.web) origins; };
     retention.archive = cfg.retention.archive;
-  } cfg.settings;
+  } (lib.recursiveUpdate
+    (optionalAttrs (cfg.notify.routes != { }) { notify = { inherit (cfg.notify) routes; }; }
+      // optionalAttrs (cfg.otel.url != "") { otel = { inherit (cfg.otel) url service texts; }; })
+    cfg.settings);
 
   # The file for `hive declare`, with the parameters of the operation that creates an agent.
   declared = lib.mapAttrs
@@ -113,6 +116,7 @@ let
     UMask = "0077";
   };
   mark = name: builtins.hashString "sha256" files.${name};
+  markOf = value: builtins.hashString "sha256" (builtins.toJSON value);
 in
 {
   options.services.hive = import ./options.nix { inherit lib pkgs names; };
@@ -227,11 +231,26 @@ in
     # Starts where /etc/hive/notify/login has its token.
     systemd.services.hive-notify = lib.recursiveUpdate
       (units.service (hostUnits + "/hive-notify.service"))
-      { stopIfChanged = false; };
+      {
+        stopIfChanged = false;
+        unitConfig = optionalAttrs (cfg.notify.routes != { }) {
+          X-Restart-Triggers = markOf [ given.notify given.web ];
+        };
+        serviceConfig = optionalAttrs (cfg.notify.secretFiles != { }) {
+          LoadCredential = [ "notify:/etc/hive/notify" ]
+            ++ lib.mapAttrsToList (name: file: "notify_${name}:${toString file}") cfg.notify.secretFiles;
+        };
+      };
     # Starts where /etc/hive/otel/login has its token.
     systemd.services.hive-otel = lib.recursiveUpdate
       (units.service (hostUnits + "/hive-otel.service"))
-      { stopIfChanged = false; };
+      {
+        stopIfChanged = false;
+        unitConfig = optionalAttrs (cfg.otel.url != "") { X-Restart-Triggers = markOf given.otel; };
+        serviceConfig = optionalAttrs (cfg.otel.headersFile != null) {
+          LoadCredential = [ "otel:/etc/hive/otel" "otel_headers:${toString cfg.otel.headersFile}" ];
+        };
+      };
 
     systemd.services.hive-web = mkIf cfg.web.enable
       (units.service (hostUnits + "/hive-web.service"));
@@ -270,7 +289,7 @@ in
       after = [ "hived.service" "hive-declare.service" ];
       requires = [ "hived.service" "hive-declare.service" ];
       wantedBy = [ "multi-user.target" ];
-      unitConfig.X-Restart-Triggers = builtins.hashString "sha256" (builtins.toJSON secrets);
+      unitConfig.X-Restart-Triggers = markOf secrets;
       serviceConfig = {
         Type = "oneshot";
         RemainAfterExit = "yes";

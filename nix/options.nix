@@ -163,6 +163,45 @@ in
       "Web addresses under which browsers reach the dashboard; links have the last.";
   };
 
+  notify = {
+    routes = mkOption {
+      type = types.attrsOf (types.attrsOf types.anything);
+      default = { };
+      example = { phone = { type = "ntfy"; url = "https://ntfy.sh"; topic = "hive-pQ3xV0rTq8sLw2"; }; };
+      description = ''
+        Receivers of notices by name, with the keys of `[notify.routes.NAME]`. hive-notify runs once
+        it has its token, see the guide of notifications.
+      '';
+    };
+    secretFiles = mkOption {
+      type = types.attrsOf text;
+      default = { };
+      example = literalExpression "{ phone = config.sops.secrets.ntfy.path; }";
+      description = ''
+        Secrets of routes by name, each the path of a file on this host: the token of ntfy, the key of
+        a webhook, the addresses of apprise. systemd reads them as root and shows them to
+        hive-notify.service alone; they never enter the store. The other routes have the files in
+        /etc/hive/notify.
+      '';
+    };
+  };
+
+  otel = {
+    url = option types.str ""
+      "Where traces go, such as `http://localhost:4318/v1/traces`; empty: nowhere. hive-otel runs once it has its token, see the guide of traces.";
+    service = option types.str "hive" "What this host is called in the traces.";
+    texts = option types.bool false "Whether traces have titles, arguments and reasons, which agents wrote.";
+    headersFile = mkOption {
+      type = maybe text;
+      default = null;
+      example = literalExpression "config.sops.secrets.otel-headers.path";
+      description = ''
+        A file on this host with headers for the receiver, one a line, which systemd shows to
+        hive-otel.service alone. Absent: the file /etc/hive/otel/headers, if it is there.
+      '';
+    };
+  };
+
   retention = {
     generations = option (types.ints.between 2 1000) 10 "Generations kept of each agent.";
     archive = option number 86400 "Seconds for which a destroyed agent can be restored.";

@@ -16,7 +16,7 @@ from e2e.labhost import Lab, LabError
 
 FILES: Final = {
     "tree": ("test_rows_tree", "test_rows_views", "test_move_live"),
-    "wire": ("test_rows_clients", "test_rows_wire", "test_cli_serve"),
+    "wire": ("test_rows_clients", "test_rows_wire", "test_cli_serve", "test_notify"),
     "models": ("test_models_host", "test_egress", "test_model_sockets"),
     "runs": ("test_rows_kill", "test_rows_machines"),
     "work": ("test_rows_tasks", "test_rows_interrupted", "test_rows_lives"),
@@ -27,7 +27,7 @@ FILES: Final = {
     "host": ("test_attacks_data", "test_destroy_many", "test_daemon_life"),
     "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
     "plans": ("test_rows_recovery", "test_rows_plans"),
-    "starts": ("test_revocation", "test_attacks_starts", "test_notify"),
+    "starts": ("test_revocation", "test_attacks_starts"),
     "commands": ("test_cli_commands", "test_cli_inside"),
     "authority": ("test_rows_authority", "test_rows_roles", "test_rows_audit"),
 }  # fmt: skip

@@ -66,7 +66,7 @@ def lab_socket(lab: Lab, port: int) -> socket.socket:
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("starts", SETTINGS)
+    made = shared_host.prepare("wire", SETTINGS)
     made.setup()  # the host may have run with other settings before
     made.grow(bob="root")
     for name in SERVICES:  # each begins at the newest event

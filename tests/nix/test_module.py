@@ -125,6 +125,9 @@ def test_each_option_reaches_the_daemon() -> None:
         deploy={"healthWindow": 1.5, "startTimeout": 9, "switchTimeout": 8, "evalTimeout": 7,
                 "buildTimeout": 6, "firstWave": 2, "secondWave": 0.5},
         retention={"generations": 3, "archive": 5}, web={"origins": ["https://h.example"]},
+        notify={"routes": {"phone": {"type": "ntfy", "url": "https://ntfy.sh", "topic": "t",
+                                     "classes": ["urgent"]}}},
+        otel={"url": "http://localhost:4318/v1/traces", "service": "tower", "texts": True},
         settings={"limits": {"agents": 7}},
     )  # fmt: skip
     assert daemon_settings.model_dump(exclude_unset=True, mode="json") == {
@@ -137,6 +140,9 @@ def test_each_option_reaches_the_daemon() -> None:
                    "evaluation": 7.0, "build": 6.0, "switch": 8.0},
         "grace": {"start": 9.0}, "retention": {"archive": 5.0}, "limits": {"agents": 7},
         "web": {"origins": ["https://h.example"]},
+        "notify": {"routes": {"phone": {"type": "ntfy", "url": "https://ntfy.sh", "topic": "t",
+                                        "classes": ["urgent"]}}},
+        "otel": {"url": "http://localhost:4318/v1/traces", "service": "tower", "texts": True},
     }  # fmt: skip
 
 
@@ -243,6 +249,48 @@ def test_models_are_settings_and_their_keys_reach_one_service_only() -> None:
     assert assignments(units()["hive-model.service"])["Service", "ExecStart"] == [
         f"{STORE}/bin/hive-model"
     ]
+
+
+ROUTE = {"type": "webhook", "url": "https://x.example"}
+
+
+def test_secrets_of_notices_and_traces_reach_one_service_each() -> None:
+    host = host_with(
+        notify={"routes": {"hook": ROUTE}, "secretFiles": {"hook": "/run/secrets/hook"}},
+        otel={"url": "https://o.example", "headersFile": "/run/secrets/headers"},
+    )
+    all_units = ask("s.units e.config", host)
+    credentials = {
+        name: assignments(all_units.pop(f"{name}.service"))["Service", "LoadCredential"]
+        for name in ("hive-notify", "hive-otel")
+    }
+    assert credentials == {
+        "hive-notify": ["notify:/etc/hive/notify", "notify_hook:/run/secrets/hook"],
+        "hive-otel": ["otel:/etc/hive/otel", "otel_headers:/run/secrets/headers"],
+    }
+    assert not any("/run/secrets" in unit for unit in all_units.values())
+    assert "/run/secrets" not in ask("e.config.environment.etc", host)["hive/hive.toml"]["text"]
+
+
+def test_a_switch_restarts_the_services_whose_settings_change() -> None:
+    """They read hive.toml at their start alone."""
+
+    def triggers(**options: object) -> list[object]:
+        all_units = ask("s.units e.config", host_with(**options))
+        return [
+            assignments(all_units[f"{name}.service"]).get(("Unit", "X-Restart-Triggers"))
+            for name in ("hive-notify", "hive-otel")
+        ]
+
+    routes: dict[str, Any] = {"notify": {"routes": {"hook": ROUTE}}}
+    receiver = {"otel": {"url": "https://o.example"}}
+    assert triggers() == [None, None]
+    notify, otel = triggers(**routes, **receiver)
+    assert triggers(**routes, otel={"url": "https://p.example"})[0] == notify
+    assert triggers(**routes, **receiver, web={"origins": ["https://h.example"]}) != [notify, otel]
+    quiet = {"routes": {"hook": {**ROUTE, "quiet": "22:00-07:00 UTC"}}}
+    assert triggers(notify=quiet, **receiver)[0] != notify
+    assert triggers(notify=quiet, **receiver)[1] == otel
 
 
 def test_the_embedded_model_and_the_runtime_are_optional() -> None:
