@@ -36,7 +36,7 @@ from hive_core.host.sockets.egress_sockets import EgressFacts, EgressSockets, eg
 from hive_core.host.sockets.login_socket import LoginSocket
 from hive_core.host.sockets.model_sockets import AgentSocketGroup, ModelSockets
 from hive_core.host.sockets.server import SocketServer
-from hive_core.host.sockets.service_doors import MODEL_SOCKETS, ServiceDoors, user_id
+from hive_core.host.sockets.service_sockets import MODEL_SOCKETS, ServiceSockets, user_id
 from hive_core.host.sockets.subagent_sockets import SubAgentServices, SubAgentSocketPairs
 from hive_core.host.storage.backups import BackupRunner
 from hive_core.host.storage.credentials import Credentials
@@ -130,17 +130,19 @@ class Daemon:
         return SocketServer(self.broker, reads, fatal, self.keeper)
 
     @cached_property
-    def doors(self) -> ServiceDoors:
-        return ServiceDoors(user_id(MODEL_SOCKETS.user), self.keeper)
+    def service_sockets(self) -> ServiceSockets:
+        return ServiceSockets(user_id(MODEL_SOCKETS.user), self.keeper)
 
     @cached_property
     def model_sockets(self) -> ModelSockets:
         hive, troubles = lambda: self.broker.hive, self.observed.troubles
-        return ModelSockets(self.sockets, self.doors, self.settings.paths, troubles, hive)
+        return ModelSockets(self.sockets, self.service_sockets, self.settings.paths, troubles, hive)
 
     @cached_property
     def agent_sockets(self) -> AgentSocketGroup:
-        return AgentSocketGroup(self.sockets, self.doors, self._name_of, self.egress_sockets)
+        return AgentSocketGroup(
+            self.sockets, self.service_sockets, self._name_of, self.egress_sockets
+        )
 
     @cached_property
     def egress_sockets(self) -> EgressSockets:
@@ -150,7 +152,8 @@ class Daemon:
 
     @cached_property
     def subagent_sockets(self) -> SubAgentSocketPairs:
-        parts = SubAgentServices(self.doors, lambda: self.egress_sockets), self.settings.paths
+        services = SubAgentServices(self.service_sockets, lambda: self.egress_sockets)
+        parts = services, self.settings.paths
         return SubAgentSocketPairs(lambda: self.sockets, *parts, self.stores.ledger, self._name_of)
 
     def _name_of(self, uuid: str) -> str:

@@ -31,21 +31,21 @@ class AgentBehaviour(Protocol):
         ...
 
 
-def advance_tasks(desk: TaskClient, act: Callable[[TaskSnapshot], None]) -> None:
+def advance_tasks(client: TaskClient, act: Callable[[TaskSnapshot], None]) -> None:
     """Advance each task of the agent; a failure of one does not stop the others.
 
     A task that needs a plan waits for it. A refusal that the daemon will not withdraw ends a task;
     any other refusal is retried later.
     """
     later: HiveError | None = None
-    for row in desk.own_tasks():
+    for row in client.own_tasks():
         try:
             if row.state == "stopping":
-                desk.finish(row, "stopped", "ended before it was done")
-            elif _is_begun(desk, row) and not _awaits_plan(desk, row):
+                client.finish(row, "stopped", "ended before it was done")
+            elif _is_begun(client, row) and not _awaits_plan(client, row):
                 act(row)
         except (NotAllowed, InvalidArgument) as error:
-            desk.finish(row, "failed", error.reason)
+            client.finish(row, "failed", error.reason)
         except HiveError as error:
             say(f"task {row.id} cannot continue: {error.reason}")
             later = error
@@ -53,29 +53,29 @@ def advance_tasks(desk: TaskClient, act: Callable[[TaskSnapshot], None]) -> None
         raise later
 
 
-def _is_begun(desk: TaskClient, row: TaskSnapshot) -> bool:
+def _is_begun(client: TaskClient, row: TaskSnapshot) -> bool:
     """Whether the agent may work on the task now; begins an offered task."""
-    return desk.begin(row) if row.offered else row.state in OPEN
+    return client.begin(row) if row.offered else row.state in OPEN
 
 
-def _awaits_plan(desk: TaskClient, row: TaskSnapshot) -> bool:
+def _awaits_plan(client: TaskClient, row: TaskSnapshot) -> bool:
     """Whether the task has to wait for a plan; makes a plan when none waits for a decision."""
     if not row.plan_required or row.plan:
         return False
-    plans = desk.ask("list_plans", task=row.id)["plans"]
+    plans = client.ask("list_plans", task=row.id)["plans"]
     made = plans if isinstance(plans, list) else []
     if any(plan["state"] == "submitted" for plan in made):
         return True
     if len(made) >= _PLANS:
-        desk.finish(row, "failed", f"{len(made)} plans were rejected: {made[0]['reason']}")
+        client.finish(row, "failed", f"{len(made)} plans were rejected: {made[0]['reason']}")
         return True
-    text, _ = desk.description(row)
+    text, _ = client.description(row)
     lines = language.parse(language.schedule_of(text)[1]).lines or ("-",)
     steps = [_plan_step(line) for line in lines]
     if len(steps) > _STEPS:
         steps[_STEPS - 1 :] = [{"title": f"{len(steps) - _STEPS + 1} more lines of the task"}]
     note = f"after: {made[0]['reason']}" if made else ""
-    desk.try_change("create_plan", task=row.id, steps=steps, note=note)
+    client.try_change("create_plan", task=row.id, steps=steps, note=note)
     return True
 
 
@@ -84,19 +84,19 @@ def _plan_step(line: str) -> dict[str, str]:
     return {"title": line if len(line) <= _TITLE else f"{line[: _TITLE - 3]}..."}
 
 
-def run_once(desk: TaskClient, mind: AgentBehaviour, wait: float) -> None:
+def run_once(client: TaskClient, mind: AgentBehaviour, wait: float) -> None:
     """Receive messages, then advance the work."""
-    for letter in desk.receive(wait):
+    for letter in client.receive(wait):
         mind.on_message(letter)
     mind.step()
 
 
-def run_forever(desk: TaskClient, mind: AgentBehaviour) -> None:
+def run_forever(client: TaskClient, mind: AgentBehaviour) -> None:
     """Run forever; the first round does not wait, because there may be earlier work."""
     wait = 0.0
     while True:
         try:
-            run_once(desk, mind, wait)
+            run_once(client, mind, wait)
             wait = POLL
         except HiveError as error:
             say(f"cannot go on: {error.reason}")
@@ -141,5 +141,5 @@ def run(path: str, mind: type[Any]) -> int:
     """Run `hive-agent worker`, `lead` or `queen`."""
     name = agent_name()
     with Link(path, answer=POLL) as link:
-        desk = TaskClient(link, name)
-        return run_until_stop(lambda: run_forever(desk, mind(desk, StateFile.of(name))))
+        client = TaskClient(link, name)
+        return run_until_stop(lambda: run_forever(client, mind(client, StateFile.of(name))))

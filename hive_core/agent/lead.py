@@ -59,8 +59,8 @@ class Lead:
     With more groups than workers, a worker does several groups one after the other.
     """
 
-    def __init__(self, desk: TaskClient, memory: StateFile) -> None:
-        self._desk = desk
+    def __init__(self, client: TaskClient, memory: StateFile) -> None:
+        self._client = client
         self._memory = memory
 
     def on_message(self, letter: dict[str, Any]) -> None:
@@ -68,12 +68,12 @@ class Lead:
 
     def step(self) -> None:
         """Advance each job."""
-        advance_tasks(self._desk, self._advance)
+        advance_tasks(self._client, self._advance)
 
     def _advance(self, row: TaskSnapshot) -> None:
-        text, data = self._desk.description(row)
+        text, data = self._client.description(row)
         job = language.parse(self._plan_of(data) or text)
-        lines = list(_lines(job, self._desk.parts(row)))
+        lines = list(_lines(job, self._client.parts(row)))
         lost = [line for line in lines if line.given_up]
         if lost:
             self._give_up(row, job, lines, lost)
@@ -85,7 +85,7 @@ class Lead:
     def _plan_of(self, data: dict[str, Any]) -> str:
         """The architect's plan of the job: an artifact, or a part of the task."""
         if "plan_artifact" in data:
-            return self._desk.read_artifact(str(data["plan_artifact"]))
+            return self._client.read_artifact(str(data["plan_artifact"]))
         return str(data.get("plan", ""))
 
     def _assign_lines(self, row: TaskSnapshot, job: JobText, lines: list[JobLine]) -> None:
@@ -97,16 +97,16 @@ class Lead:
             if line is None or (line.busy and not self._take_back(line)):
                 continue
             before = _line_before(line, lines)
-            usual = f"{self._desk.name}-{first + 1}" if before is None else before.agent
+            usual = f"{self._client.name}-{first + 1}" if before is None else before.agent
             last = len(line.tries) == TRIES - 1
             worker = self._other_worker(usual, first, workers) if last else usual
-            self._desk.ensure_child(
+            self._client.ensure_child(
                 worker, role="worker", command=["hive-agent", "worker"], parallel=1,
-                title=f"worker of {self._desk.name}",
+                title=f"worker of {self._client.name}",
             )  # fmt: skip
             keeps = job.keeps_context or row.context == KEEP
             goes_on = before is not None and worker == usual
-            self._desk.assign_part(
+            self._client.assign_part(
                 row, worker, line.title, line.text, deadline=_SECONDS,
                 data={"try": len(line.tries) + 1, "before": _earlier_values(line, lines)},
                 budget=job.line_budget, context=KEEP if keeps or goes_on else CLEAR,
@@ -114,12 +114,12 @@ class Lead:
 
     def _take_back(self, line: JobLine) -> bool:
         """Withdraw the line from a stopped worker; return whether it can be tried again."""
-        return any(self._desk.take_back(row) for row in line.tries if row.open)
+        return any(self._client.take_back(row) for row in line.tries if row.open)
 
     def _other_worker(self, usual: str, first: int, workers: int) -> str:
         """Another worker for the last try: a new one if there is room, otherwise the next one."""
         most = language.WORKERS_MOST
-        names = [f"{self._desk.name}-{number + 1}" for number in range(most)]
+        names = [f"{self._client.name}-{number + 1}" for number in range(most)]
         rest = [names[workers]] if workers < most else [*names[first + 1 :], *names[:first]]
         return next((name for name in rest if name != usual), names[first])
 
@@ -127,9 +127,9 @@ class Lead:
         values = [str(line.value) for line in lines]
         result = language.combine(job.combine, values)
         self._learn(job, row, well=True)
-        stored = self._desk.store(f"result-{row.id}", result)
+        stored = self._client.store(f"result-{row.id}", result)
         data = {"result": result, "lines": values}
-        self._desk.finish(row, "success", result, data=data, artifacts=stored or None)
+        self._client.finish(row, "success", result, data=data, artifacts=stored or None)
         self._destroy_workers(job)
 
     def _give_up(
@@ -137,20 +137,20 @@ class Lead:
     ) -> None:
         """Escalate and report: the line failed three times, the last time with another worker."""
         why = "; ".join(f"{line.text}: {line.tries[-1].why}" for line in lost)
-        self._desk.try_change("escalate", issue=why[:1000], severity="error", task=row.id)
+        self._client.try_change("escalate", issue=why[:1000], severity="error", task=row.id)
         self._learn(job, row, well=False)
         done = [str(line.value) for line in lines if line.value is not None]
         faults = [line.text for line in lost]
-        self._desk.finish(row, "failed", why, data={"faults": faults, "lines": done})
+        self._client.finish(row, "failed", why, data={"faults": faults, "lines": done})
         self._destroy_workers(job)
 
     def _destroy_workers(self, job: JobText) -> None:
         """Destroy the workers of a job, unless the job keeps them."""
         if job.keeps_workers:
             return
-        for child in self._desk.children().values():
-            if child.role == "worker" and child.name.startswith(f"{self._desk.name}-"):
-                self._desk.destroy_child(child.name)
+        for child in self._client.children().values():
+            if child.role == "worker" and child.name.startswith(f"{self._client.name}-"):
+                self._client.destroy_child(child.name)
 
     def _worker_count(self, job: JobText) -> int:
         """The number of workers: that of the job, or the best so far.
@@ -167,7 +167,7 @@ class Lead:
         splits: dict[str, Any] = state.get("splits", {})
         seconds = round(max(0.0, time.time() - row.created), 1)
         best = splits.get(job.signature)
-        parts = self._desk.parts(row).values()
+        parts = self._client.parts(row).values()
         new = {
             "workers": self._worker_count(job), "seconds": seconds, "well": well,
             "tokens": sum(part.tokens for part in parts),

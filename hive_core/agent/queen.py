@@ -70,8 +70,8 @@ def _by_words(text: str, task_words: set[str]) -> tuple[str, str]:
 class Queen:
     """The queen: one on each host, below the root agent."""
 
-    def __init__(self, desk: TaskClient, memory: StateFile) -> None:
-        self._desk = desk
+    def __init__(self, client: TaskClient, memory: StateFile) -> None:
+        self._client = client
         self._memory = memory
         self._idle: dict[str, float] = {}
 
@@ -80,16 +80,16 @@ class Queen:
 
     def step(self) -> None:
         """Advance each task, then destroy leads that have been idle for long."""
-        advance_tasks(self._desk, self._advance)
+        advance_tasks(self._client, self._advance)
         self._reap()
 
     def _advance(self, row: TaskSnapshot) -> None:
-        text, _ = self._desk.description(row)
+        text, _ = self._client.description(row)
         when, job = language.schedule_of(text)
         if when:
             self._set_trigger(row, when, job)
             return
-        parts = self._desk.parts(row)
+        parts = self._client.parts(row)
         way = _strategy_of(parts) or self._choose_strategy(row, text)
         last = _last_try(parts, way)
         if last is not None and last.open:
@@ -105,12 +105,12 @@ class Queen:
 
     def _await_part(self, row: TaskSnapshot, part: TaskSnapshot) -> None:
         """Withdraw a part whose agent was stopped: it counts as a try, and there may be another."""
-        if self._desk.take_back(part):
+        if self._client.take_back(part):
             self._advance(row)
 
     def _choose_strategy(self, row: TaskSnapshot, text: str) -> str:
         way, why = strategy(text, self._memory.read().get("history", []))
-        self._desk.try_change("report_progress", task=row.id, text=f"{way} ({why})")
+        self._client.try_change("report_progress", task=row.id, text=f"{way} ({why})")
         return way
 
     def _set_trigger(self, row: TaskSnapshot, when: dict[str, object], job: str) -> None:
@@ -120,28 +120,30 @@ class Queen:
         """
         action = {"kind": "task", "text": job}
         try:
-            made = self._desk.change("set_trigger", name=f"job-{row.id}", when=when, action=action)
+            made = self._client.change(
+                "set_trigger", name=f"job-{row.id}", when=when, action=action
+            )
         except HiveError as error:
-            self._desk.finish(row, "failed", f"cannot set a trigger: {error.reason}")
+            self._client.finish(row, "failed", f"cannot set a trigger: {error.reason}")
             return
         data = {"strategy": "recurring", "trigger": made["id"], "next": made["next"]}
-        self._desk.finish(row, "success", f"by a trigger, {made['explained']}", data=data)
+        self._client.finish(row, "success", f"by a trigger, {made['explained']}", data=data)
 
     def _delegate(
         self, row: TaskSnapshot, way: str, text: str, number: int, **more: object
     ) -> None:
         title = f"{'lead' if way == ARCHITECT else way}.{number}"
-        self._desk.try_change("report_progress", task=row.id, text=f"{way}, try {number}")
+        self._client.try_change("report_progress", task=row.id, text=f"{way}, try {number}")
         if way == SIMPLE:
             name = f"task-{row.id[:8]}-{number}"
-            self._desk.ensure_child(
+            self._client.ensure_child(
                 name, role="task", command=["hive-agent", "worker"], title="task"
             )
             more = {**more, "budget": language.parse(text).line_budget}
             seconds = SIMPLE_SECONDS
         else:
             name, seconds = self._lead_for(row, text), LEAD_SECONDS
-        self._desk.assign_part(
+        self._client.assign_part(
             row, name, title, text, deadline=seconds, context=row.context or None, **more
         )
 
@@ -168,8 +170,11 @@ class Queen:
         data, stored = {"plan": plan.data.get("result", plan.summary)}, list[str]()
         with suppress(NotFound):
             for artifact in plan.artifacts[:1]:
-                text, key = self._desk.read_artifact(artifact), f"{row.id}:kept-plan.{number}"
-                stored = self._desk.store(f"plan-{row.id}", text, "subtree", idempotency_key=key)
+                text, key = (
+                    self._client.read_artifact(artifact),
+                    f"{row.id}:kept-plan.{number}",
+                )
+                stored = self._client.store(f"plan-{row.id}", text, "subtree", idempotency_key=key)
         if not stored:
             return {"data": data}
         return {"data": {"plan_artifact": stored[0]}, "artifacts": stored}
@@ -183,16 +188,16 @@ class Queen:
         queen keeps: so another architect can continue when the first one was destroyed.
         """
         name = f"architect-{row.id[:8]}"
-        self._desk.ensure_child(
+        self._client.ensure_child(
             name, role="architect", command=["hive-agent", "worker"], wakes=True,
-            title="architect", tier=self._desk.tier(),
+            title="architect", tier=self._client.tier(),
         )  # fmt: skip
         data: dict[str, object] = {"make": "plan"}
         if number:
             before, run = parts[f"plan.{number}"], parts[f"lead.{number}"]
             data |= {"faults": run.data.get("faults", [])}
             data |= self._pass_plan_on(row, before, number)["data"]
-        self._desk.assign_part(
+        self._client.assign_part(
             row, name, f"plan.{number + 1}", text, data=data, deadline=LEAD_SECONDS
         )
 
@@ -200,14 +205,14 @@ class Queen:
         """Choose an idle lead of the same domain; idle leads of other domains are destroyed."""
         domain = language.parse(text).domain
         title = f"lead {domain}".strip()
-        busy = {lead.agent for lead in self._desk.delegated_tasks()}
+        busy = {lead.agent for lead in self._client.delegated_tasks()}
         idle = [lead for lead in self._leads() if lead.name not in busy]
         same = next((lead for lead in idle if lead.title == title), None)
         for lead in idle:
             if lead.title != title:
-                self._desk.destroy_child(lead.name)
+                self._client.destroy_child(lead.name)
         name = same.name if same is not None else f"lead-{row.id[:8]}"
-        self._desk.ensure_child(
+        self._client.ensure_child(
             name, role="lead", command=["hive-agent", "lead"], title=title, parallel=1
         )
         return name
@@ -217,9 +222,9 @@ class Queen:
     ) -> None:
         result = str(last.data.get("result", last.summary))
         self._remember(row, text, parts, well=True)
-        stored = self._desk.store(f"result-{row.id}", result)
+        stored = self._client.store(f"result-{row.id}", result)
         data = {"result": result, **_strategy_data(parts), "by": last.agent}
-        self._desk.finish(row, last.status, result, data=data, artifacts=stored or None)
+        self._client.finish(row, last.status, result, data=data, artifacts=stored or None)
         self._close_task(row, last.status, result)
 
     def _report_failure(
@@ -227,36 +232,36 @@ class Queen:
     ) -> None:
         self._remember(row, text, parts, well=False)
         data = {**_strategy_data(parts), "by": last.agent, "faults": last.data.get("faults", [])}
-        self._desk.finish(row, "failed", last.why, data=data)
+        self._client.finish(row, "failed", last.why, data=data)
         self._close_task(row, "failed", last.why)
 
     def _close_task(self, row: TaskSnapshot, status: str, said: str) -> None:
         """Report the result of a triggered task to the parent, and destroy the architect."""
-        if row.assigner == self._desk.name and (above := self._desk.ask("whoami")["parent"]):
+        if row.assigner == self._client.name and (above := self._client.ask("whoami")["parent"]):
             body = f"task: {row.id}\nstatus: {status}\n\n{said[:_TOLD]}"
             key = f"{row.id}:told"
-            self._desk.try_change("send", to=above, body=body, kind="result", idempotency_key=key)
+            self._client.try_change("send", to=above, body=body, kind="result", idempotency_key=key)
         name = f"architect-{row.id[:8]}"
-        if name in self._desk.children():
-            self._desk.destroy_child(name)
+        if name in self._client.children():
+            self._client.destroy_child(name)
 
     def _leads(self) -> list[ChildAgent]:
-        return [child for child in self._desk.children().values() if child.role == "lead"]
+        return [child for child in self._client.children().values() if child.role == "lead"]
 
     def _reap(self) -> None:
         """Destroy leads that were idle for a while, and architects whose task has ended."""
-        open_ = {item.id[:8] for item in self._desk.own_tasks()}
-        for name in self._desk.children():
+        open_ = {item.id[:8] for item in self._client.own_tasks()}
+        for name in self._client.children():
             stem, _, task = name.partition("-")
             if stem == "architect" and task not in open_:
-                self._desk.destroy_child(name)
-        busy = {item.agent for item in self._desk.delegated_tasks()}
+                self._client.destroy_child(name)
+        busy = {item.agent for item in self._client.delegated_tasks()}
         now = time.monotonic()
         idle = {item.name for item in self._leads() if item.name not in busy}
         self._idle = {name: self._idle.get(name, now) for name in idle}
         for name, since in self._idle.items():
             if now - since >= POOL_SECONDS:
-                self._desk.destroy_child(name)
+                self._client.destroy_child(name)
 
     def _remember(
         self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], *, well: bool

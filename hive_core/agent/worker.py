@@ -33,10 +33,10 @@ class LineWorker:
     """
 
     def __init__(
-        self, desk: TaskClient, memory: StateFile, end: Callable[[int], object] = os._exit
+        self, client: TaskClient, memory: StateFile, end: Callable[[int], object] = os._exit
     ) -> None:
         del memory
-        self._desk = desk
+        self._client = client
         self._end = end
         self._results: list[str] = []
 
@@ -45,10 +45,10 @@ class LineWorker:
 
     def step(self) -> None:
         """Work on each task, one after the other."""
-        advance_tasks(self._desk, self._work)
+        advance_tasks(self._client, self._work)
 
     def _work(self, row: TaskSnapshot) -> None:
-        text, data = self._desk.description(row)
+        text, data = self._client.description(row)
         self._remember(row, data)
         done: list[str] = []
         try:
@@ -59,9 +59,9 @@ class LineWorker:
                 done.append(self._do_line(row, line, data))
                 self._report_progress(row, f"{len(done)} lines are done")
         except LineInterrupted:
-            self._desk.finish(row, "stopped", "\n".join(done))
+            self._client.finish(row, "stopped", "\n".join(done))
         except (CommandFailed, UnknownCommand) as error:
-            self._desk.finish(row, "failed", f"{error}", data={"done": done, "line": text})
+            self._client.finish(row, "failed", f"{error}", data={"done": done, "line": text})
         else:
             self._finish(row, done)
 
@@ -79,16 +79,16 @@ class LineWorker:
     def _finish(self, row: TaskSnapshot, done: list[str]) -> None:
         result = "\n".join(done)
         self._results = [*self._results, result[: language.KEPT]][-_REMEMBERED:]
-        self._desk.finish(row, "success", result, data={"result": result})
+        self._client.finish(row, "success", result, data={"result": result})
 
     def _make_plan(self, row: TaskSnapshot, text: str, data: dict[str, Any]) -> None:
         """Make a plan, and store it as an artifact for the architect to read after its sleep."""
         before = str(data.get("plan", text))
         if "plan_artifact" in data:
-            before = self._desk.read_artifact(str(data["plan_artifact"]))
+            before = self._client.read_artifact(str(data["plan_artifact"]))
         plan = self._plan_text(before, data.get("faults") or [])
-        stored = self._desk.store(f"plan-{row.id}", plan, "subtree")
-        self._desk.finish(
+        stored = self._client.store(f"plan-{row.id}", plan, "subtree")
+        self._client.finish(
             row,
             "success",
             plan,
@@ -112,7 +112,7 @@ class LineWorker:
         """Wait, and raise LineInterrupted at once when the work is ended."""
         ends, after = time.monotonic() + seconds, None
         while (left := ends - time.monotonic()) > 0:
-            seen = self._desk.ask("watch_task", task=row.id, after=after, wait=min(left, _WATCH))
+            seen = self._client.ask("watch_task", task=row.id, after=after, wait=min(left, _WATCH))
             if seen["state"] not in OPEN:
                 raise LineInterrupted
             after = seen.get("next")
@@ -120,9 +120,9 @@ class LineWorker:
 
     def _report_progress(self, row: TaskSnapshot, text: str) -> None:
         """Report the progress; a refusal, such as too many reports, is only logged."""
-        if len(text) and self._desk.ask("watch_task", task=row.id)["state"] not in OPEN:
+        if len(text) and self._client.ask("watch_task", task=row.id)["state"] not in OPEN:
             raise LineInterrupted
-        self._desk.try_change("report_progress", task=row.id, text=text)
+        self._client.try_change("report_progress", task=row.id, text=text)
 
     def _plan_text(self, text: str, faults: list[object]) -> str:
         """The plan of a job: its groups, with the faults of an earlier plan corrected."""

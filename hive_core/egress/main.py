@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hive_core.doors.command_line import ServiceOption, ServiceProgram, parse_arguments
-from hive_core.doors.listeners import HandClient, Listeners
-from hive_core.doors.notify import notify
 from hive_core.egress.network import HostNetwork, Network
 from hive_core.egress.permits import REPORT_EVERY, EgressPermits
 from hive_core.egress.route import TIMEOUTS, EgressRouter, RouteTimeouts
 from hive_core.egress.tunnel import egress_connections
+from hive_core.services.command_line import ServiceOption, ServiceProgram, parse_arguments
+from hive_core.services.listeners import HandoverClient, Listeners
+from hive_core.services.notify import notify
 
 _SWEEP: Final = 60.0
 _PROGRAM: Final = ServiceProgram("hive-egress", "Connect agents to the internet.", (
@@ -42,7 +42,7 @@ class HiveEgress:
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
-        permits, hand = self.router.permits, HandClient(self.options.hand, self.listeners)
+        permits, hand = self.router.permits, HandoverClient(self.options.hand, self.listeners)
         loops = (permits.run(), permits.repeat_reports(), hand.run(), self._sweep())
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from hive_core.doors.control import DaemonLink, DaemonReports
-from hive_core.doors.packets import AgentDoor
 from hive_core.egress.connect import ConnectRefused
 from hive_core.errors import HiveError
 from hive_core.model.wire.egress import EgressTarget
+from hive_core.services.control import DaemonLink, DaemonReports
+from hive_core.services.packets import HandedSocket
 from hive_core.varlink import Message
 
 REPORT_EVERY: Final = 5.0
@@ -33,7 +33,7 @@ class EgressPermit:
 class EgressReport:
     """One connection, as hived records it; the agent `sent` and `received` bytes."""
 
-    door: AgentDoor
+    agent_socket: HandedSocket
     target: EgressTarget
     rule: str = ""
     address: str = ""
@@ -47,8 +47,9 @@ class EgressReport:
     @property
     def parameters(self) -> Message:
         return {
-            "agent": self.door.agent, "sub": self.door.sub, "host": self.target.host,
-            "port": self.target.port, "rule": self.rule, "address": self.address,
+            "agent": self.agent_socket.agent, "sub": self.agent_socket.sub,
+            "host": self.target.host, "port": self.target.port,
+            "rule": self.rule, "address": self.address,
             "sent": self.sent, "received": self.received, "seconds": round(self.seconds, 3),
             "status": self.status, "reason": self.reason, "connection": self.connection,
         }  # fmt: skip
@@ -73,10 +74,11 @@ class EgressPermits:
     def _send_all(self) -> None:
         self.reports.send_all()
 
-    async def ask(self, door: AgentDoor, target: EgressTarget) -> EgressPermit:
+    async def ask(self, agent_socket: HandedSocket, target: EgressTarget) -> EgressPermit:
         """The permit of hived, which records what it refuses. ConnectRefused says why."""
         parameters: Message = {
-            "agent": door.agent, "sub": door.sub, "host": target.host, "port": target.port,
+            "agent": agent_socket.agent, "sub": agent_socket.sub,
+            "host": target.host, "port": target.port,
         }  # fmt: skip
         try:
             answer = await self.link.call("OpenEgress", parameters)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
-from hive_core.doors.packets import AgentDoor
 from hive_core.egress.addresses import Address, address_fault
 from hive_core.egress.connect import ConnectRefused
 from hive_core.egress.network import Network
 from hive_core.egress.permits import EgressPermit, EgressPermits, EgressReport
 from hive_core.model.wire.egress import EgressTarget
+from hive_core.services.packets import HandedSocket
 
 CONNECTS_A_SECOND: Final = 20
 CONNECTS_BURST: Final = 100
@@ -60,9 +60,9 @@ class EgressRouter:
     rates: dict[str, ConnectRate] = field(default_factory=dict)
     resolving: dict[str, asyncio.Semaphore] = field(default_factory=dict)
 
-    def check_rate(self, door: AgentDoor) -> None:
+    def check_rate(self, agent_socket: HandedSocket) -> None:
         """Raise ConnectRefused where the agent asks for too many connections."""
-        if not self.rates.setdefault(door.agent, ConnectRate()).take(
+        if not self.rates.setdefault(agent_socket.agent, ConnectRate()).take(
             asyncio.get_running_loop().time()
         ):
             reason = f"more than {CONNECTS_A_SECOND} connections a second; try again"
@@ -76,18 +76,18 @@ class EgressRouter:
 
     async def open(self, report: EgressReport) -> tuple[EgressPermit, socket.socket]:
         """A connection to the target of the report, in which it writes where that is."""
-        permit = await self.permits.ask(report.door, report.target)
+        permit = await self.permits.ask(report.agent_socket, report.target)
         report.rule = permit.rule
-        addresses = await self._resolve(report.door, report.target)
+        addresses = await self._resolve(report.agent_socket, report.target)
         checked = self._check(report, addresses)
         return permit, await self._connect(report, checked)
 
-    async def _resolve(self, door: AgentDoor, target: EgressTarget) -> Sequence[Address]:
+    async def _resolve(self, agent_socket: HandedSocket, target: EgressTarget) -> Sequence[Address]:
         if target.address is not None:
             return [target.address]
         try:
             async with asyncio.timeout(self.timeouts.resolve):
-                return await self._resolve_in_turn(door, target.host)
+                return await self._resolve_in_turn(agent_socket, target.host)
         except TimeoutError:
             reason = f"{target.host} was not resolved in time"
             raise ConnectRefused(HTTPStatus.GATEWAY_TIMEOUT, reason) from None
@@ -95,8 +95,8 @@ class EgressRouter:
             reason = f"cannot resolve {target.host}: {error}"
             raise ConnectRefused(HTTPStatus.BAD_GATEWAY, reason) from error
 
-    async def _resolve_in_turn(self, door: AgentDoor, name: str) -> Sequence[Address]:
-        slots = self.resolving.setdefault(door.agent, asyncio.Semaphore(_RESOLVES))
+    async def _resolve_in_turn(self, agent_socket: HandedSocket, name: str) -> Sequence[Address]:
+        slots = self.resolving.setdefault(agent_socket.agent, asyncio.Semaphore(_RESOLVES))
         await slots.acquire()  # a client that gives up here leaves nothing behind
 
         # The slot is kept until the resolver ends, which the client may not wait for.

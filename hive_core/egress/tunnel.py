@@ -12,12 +12,12 @@ from typing import Final
 
 from typing_extensions import override
 
-from hive_core.doors.listeners import ConnectionFactory
-from hive_core.doors.packets import AgentDoor
 from hive_core.egress.connect import ConnectRefused, HeadReader
 from hive_core.egress.permits import EgressPermit, EgressReport
 from hive_core.egress.route import EgressRouter
 from hive_core.model.wire.egress import EgressTarget
+from hive_core.services.listeners import ConnectionFactory
+from hive_core.services.packets import HandedSocket
 
 log = logging.getLogger(__name__)
 CONNECTIONS_MOST: Final = 32  # of one agent; more of them wait in its queue
@@ -87,9 +87,9 @@ class EgressConnection(TunnelSide):
 
     closed: Callable[[], None]
 
-    def __init__(self, router: EgressRouter, door: AgentDoor) -> None:
+    def __init__(self, router: EgressRouter, agent_socket: HandedSocket) -> None:
         super().__init__()
-        self.router, self.door = router, door
+        self.router, self.agent_socket = router, agent_socket
         self._loop = asyncio.get_running_loop()
         self._reader: HeadReader | None = HeadReader()
         self._report: EgressReport | None = None
@@ -129,7 +129,7 @@ class EgressConnection(TunnelSide):
         try:
             target = self._reader.feed(data)
             if target is not None:
-                self.router.check_rate(self.door)
+                self.router.check_rate(self.agent_socket)
                 self._begin(target, self._reader.rest)
         except ConnectRefused as refusal:
             self._answer(refusal)
@@ -139,7 +139,7 @@ class EgressConnection(TunnelSide):
         self._cancel_timer()
         assert self.transport is not None  # noqa: S101 - it has just received
         self.transport.pause_reading()
-        self._report = EgressReport(self.door, target)
+        self._report = EgressReport(self.agent_socket, target)
         self._task = self._loop.create_task(self._establish(self._report, rest))
 
     async def _establish(self, report: EgressReport, rest: bytes) -> None:
@@ -254,7 +254,7 @@ class EgressConnection(TunnelSide):
 def egress_connections(router: EgressRouter) -> ConnectionFactory:
     """How hive-egress serves the sockets of agents."""
 
-    def new(door: AgentDoor) -> Callable[[], EgressConnection]:
-        return lambda: EgressConnection(router, door)
+    def new(agent_socket: HandedSocket) -> Callable[[], EgressConnection]:
+        return lambda: EgressConnection(router, agent_socket)
 
     return ConnectionFactory(new, CONNECTIONS_MOST)

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
 
-from hive_core.doors.retries import pause_after
 from hive_core.notify.notices import Notice, RouteState
+from hive_core.services.retries import pause_after
 
 log = logging.getLogger(__name__)
 QUEUED_MOST: Final = 1000

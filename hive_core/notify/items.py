@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hive_core.doors.item_places import item_place
 from hive_core.model.config.notify import NoticeClass, NotifyRoute
+from hive_core.services.item_places import item_place
 
 Row = Mapping[str, object]
 

@@ -17,7 +17,7 @@ _WHY: Final = "by the link of a notification"
 _DECIDED: Final = frozenset({"approval", "plan"})
 # Kinds of items whose agent had better not go on.
 _STOPPED: Final = frozenset({"escalation", "budget", "failed", "parked"})
-LinkWish = dict[str, object]
+WantedLink = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ def linked_thing(route: NotifyRoute, notice: Notice) -> LinkedThing | None:
     return LinkedThing(kind, id_, notice.agent) if is_linked else None
 
 
-def approval_links(id_: str) -> list[LinkWish]:
+def approval_links(id_: str) -> list[WantedLink]:
     return [_wish("deny", "Deny", id=id_, why=_WHY)]
 
 
-def plan_links(task: str, plan: str) -> list[LinkWish]:
+def plan_links(task: str, plan: str) -> list[WantedLink]:
     return [_wish("reject_plan", "Reject", task=task, plan=plan, reason=_WHY)]
 
 
-def question_links(details: Mapping[str, object], id_: str) -> list[LinkWish]:
+def question_links(details: Mapping[str, object], id_: str) -> list[WantedLink]:
     """The first answers that a question offers; one with several items has no link."""
     items = details.get("items")
     item = items[0] if isinstance(items, list) and len(items) == 1 else None
@@ -65,10 +65,10 @@ def question_links(details: Mapping[str, object], id_: str) -> list[LinkWish]:
     ]
 
 
-def stop_links(agent: str) -> list[LinkWish]:
+def stop_links(agent: str) -> list[WantedLink]:
     """A stop keeps all that the agent has, and the operator starts it again."""
     return [_wish("stop", "Stop", agent=agent)]
 
 
-def _wish(operation: str, label: str, **parameters: object) -> LinkWish:
+def _wish(operation: str, label: str, **parameters: object) -> WantedLink:
     return {"operation": operation, "label": label, "parameters": parameters}

@@ -15,15 +15,6 @@ from typing import Final
 import httpx2
 from pydantic import ValidationError
 
-from hive_core.doors.command_line import (
-    LOGIN_SOCKET,
-    SETTINGS,
-    ServiceOption,
-    ServiceProgram,
-    parse_arguments,
-)
-from hive_core.doors.notify import notify
-from hive_core.doors.service_files import read_credential, read_settings
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.model.config.notify import NotifyRoute, NotifySettings
 from hive_core.model.config.web import WebSettings
@@ -36,6 +27,15 @@ from hive_core.notify.senders import (
     webhook_key,
 )
 from hive_core.notify.source import LoginSource
+from hive_core.services.command_line import (
+    LOGIN_SOCKET,
+    SETTINGS,
+    ServiceOption,
+    ServiceProgram,
+    parse_arguments,
+)
+from hive_core.services.notify import notify
+from hive_core.services.service_files import read_credential, read_settings
 
 # systemd names the files of a folder of credentials NAME_FILE.
 _LOGIN = "notify_login"

@@ -11,7 +11,6 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from hive_core.doors.service_files import replace_file
 from hive_core.errors import HiveError
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.deliveries import (
@@ -27,6 +26,7 @@ from hive_core.notify.notices import Notice, RouteState, decide_notices, hold_ev
 from hive_core.notify.outcomes import SettledItem
 from hive_core.notify.senders import Sender
 from hive_core.notify.source import NoticeSource
+from hive_core.services.service_files import replace_file
 
 log = logging.getLogger(__name__)
 EVERY: Final = 2.0

@@ -19,7 +19,6 @@ from typing import Any, Final, Protocol
 
 import httpx2
 
-from hive_core.doors.retries import retry_after
 from hive_core.errors import InvalidArgument
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.deliveries import (
@@ -31,6 +30,7 @@ from hive_core.notify.deliveries import (
 )
 from hive_core.notify.notices import Notice, NoticeLink
 from hive_core.plan.printable import escape
+from hive_core.services.retries import retry_after
 
 TIMEOUT: Final = 20.0
 MESSAGE_BYTES: Final = 4096

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from hive_core.doors.login import LoginConnection, Row, rows_of
 from hive_core.notify.links import (
     LinkedThing,
-    LinkWish,
+    WantedLink,
     approval_links,
     plan_links,
     question_links,
@@ -15,6 +14,7 @@ from hive_core.notify.links import (
 )
 from hive_core.notify.notices import NoticeLink
 from hive_core.notify.outcomes import EVENT_KINDS, SETTLED, SettledItem, describe_end
+from hive_core.services.login import LoginConnection, Row, rows_of
 from hive_core.varlink import Message
 
 # Kinds of events that people are told of, or after which other things may wait.
@@ -84,7 +84,7 @@ class LoginSource(LoginConnection):
             before = str(page.get("next") or "")
         return SETTLED
 
-    async def _wishes(self, thing: LinkedThing) -> list[LinkWish]:
+    async def _wishes(self, thing: LinkedThing) -> list[WantedLink]:
         if thing.kind == "approval":
             return approval_links(thing.id)
         if thing.kind == "plan":  # it waits under the id of its task

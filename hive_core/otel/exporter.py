@@ -11,15 +11,15 @@ from typing import Final, Protocol
 
 from pydantic import ValidationError
 
-from hive_core.doors.login import LoginConnection, Row, rows_of
-from hive_core.doors.retries import pause_after
-from hive_core.doors.service_files import replace_file
 from hive_core.errors import HiveError
 from hive_core.otel.builder import SpanBuilder
 from hive_core.otel.events import KINDS, LogEvent
 from hive_core.otel.receiver import Unsent
 from hive_core.otel.spans import Span
 from hive_core.otel.state import OtelState
+from hive_core.services.login import LoginConnection, Row, rows_of
+from hive_core.services.retries import pause_after
+from hive_core.services.service_files import replace_file
 from hive_core.varlink import Message
 
 log = logging.getLogger(__name__)

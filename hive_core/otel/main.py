@@ -17,20 +17,20 @@ import httpx2
 from pydantic import ValidationError
 
 from hive_core import VERSION
-from hive_core.doors.command_line import (
+from hive_core.errors import HiveError, InvalidArgument
+from hive_core.model.config.otel import OtelSettings
+from hive_core.otel.exporter import EventReader, OtelStateFile, TraceExporter
+from hive_core.otel.receiver import OtlpReceiver, parse_headers
+from hive_core.otel.spans import Attribute
+from hive_core.services.command_line import (
     LOGIN_SOCKET,
     SETTINGS,
     ServiceOption,
     ServiceProgram,
     parse_arguments,
 )
-from hive_core.doors.notify import notify
-from hive_core.doors.service_files import read_credential, read_settings
-from hive_core.errors import HiveError, InvalidArgument
-from hive_core.model.config.otel import OtelSettings
-from hive_core.otel.exporter import EventReader, OtelStateFile, TraceExporter
-from hive_core.otel.receiver import OtlpReceiver, parse_headers
-from hive_core.otel.spans import Attribute
+from hive_core.services.notify import notify
+from hive_core.services.service_files import read_credential, read_settings
 
 # systemd names the files of a folder of credentials NAME_FILE.
 _LOGIN: Final = "otel_login"

@@ -12,9 +12,9 @@ from typing import Final
 import httpx2
 
 from hive_core import VERSION
-from hive_core.doors.retries import retry_after
 from hive_core.errors import InvalidArgument
 from hive_core.otel.spans import Attribute, Span, export_request, printable
+from hive_core.services.retries import retry_after
 
 log = logging.getLogger(__name__)
 TIMEOUT: Final = 20.0

@@ -14,8 +14,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from hive_core.doors.control import DaemonLink, DaemonReports
-from hive_core.doors.journal import ReportJournal
 from hive_core.errors import (
     HiveError,
     InvalidArgument,
@@ -26,6 +24,8 @@ from hive_core.errors import (
     Unreachable,
 )
 from hive_core.proxy.failure import CallFailed, bad_request, rate_limited, unavailable
+from hive_core.services.control import DaemonLink, DaemonReports
+from hive_core.services.journal import ReportJournal
 from hive_core.varlink import Message
 
 log = logging.getLogger(__name__)

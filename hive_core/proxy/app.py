@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from hive_core.doors.packets import AgentDoor
 from hive_core.errors import HiveError
 from hive_core.proxy.accounts import refusal
 from hive_core.proxy.client import ClientGone, ClientSide, Receive, Send
@@ -17,6 +16,7 @@ from hive_core.proxy.failure import CallFailed
 from hive_core.proxy.meter import list_of
 from hive_core.proxy.model_call import CallServices, ModelCall
 from hive_core.proxy.route import Purpose, find_route, wire_of_path
+from hive_core.services.packets import HandedSocket
 
 _MODELS_MOST: Final = 1000
 log = logging.getLogger(__name__)
@@ -31,12 +31,12 @@ class ModelApp:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         client = ClientSide(scope["headers"], receive, send)
-        door: AgentDoor = scope["state"]["door"]
+        agent_socket: HandedSocket = scope["state"]["agent_socket"]
         limits = self.services.limits
-        if wait := limits.pace(door.agent, self.config.models.limits):
+        if wait := limits.pace(agent_socket.agent, self.config.models.limits):
             await asyncio.sleep(wait)
         try:
-            await self._serve(scope, door, client)
+            await self._serve(scope, agent_socket, client)
         except ClientGone:
             pass
         except CallFailed as failure:
@@ -47,19 +47,21 @@ class ModelApp:
             log.exception("A fault of hive-model")
             await self._fail(client, CallFailed(500, "a fault of hive-model"), scope)
 
-    async def _serve(self, scope: dict[str, Any], door: AgentDoor, client: ClientSide) -> None:
+    async def _serve(
+        self, scope: dict[str, Any], agent_socket: HandedSocket, client: ClientSide
+    ) -> None:
         route = find_route(scope["method"], scope["raw_path"], scope["query_string"])
         if route.purpose is Purpose.PROBE:
             await client.reply(200, [], b"")
         elif route.purpose is Purpose.LIST:
-            with self.services.limits.admit(door.agent, self.config.models.limits):
-                await client.reply_json(await self._models(door))
+            with self.services.limits.admit(agent_socket.agent, self.config.models.limits):
+                await client.reply_json(await self._models(agent_socket))
         else:
-            await ModelCall(self.services, self.config, door, route, client).run()
+            await ModelCall(self.services, self.config, agent_socket, route, client).run()
 
-    async def _models(self, door: AgentDoor) -> dict[str, Any]:
+    async def _models(self, agent_socket: HandedSocket) -> dict[str, Any]:
         """The models that this agent may call, in the forms of all wires at once."""
-        aliases = await self._allowed_aliases(door.name)
+        aliases = await self._allowed_aliases(agent_socket.name)
         data = [self._row(alias) for alias in aliases if alias in self.config.models.models]
         ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
         return {"object": "list", "data": data, "has_more": False, **ends}
@@ -90,6 +92,8 @@ class ModelApp:
     async def _fail(self, client: ClientSide, failure: CallFailed, scope: dict[str, Any]) -> None:
         if client.is_started:
             raise failure  # the connection is closed, so that the client sees a broken answer
-        door: AgentDoor = scope["state"]["door"]
-        may_drop = partial(self.services.limits.may_drop, door.agent, self.config.models.limits)
+        agent_socket: HandedSocket = scope["state"]["agent_socket"]
+        may_drop = partial(
+            self.services.limits.may_drop, agent_socket.agent, self.config.models.limits
+        )
         await client.fail(failure, wire_of_path(scope["raw_path"]), may_drop)

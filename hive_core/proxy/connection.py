@@ -15,8 +15,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from hive_core.doors.listeners import ConnectionFactory
-from hive_core.doors.packets import AgentDoor
+from hive_core.services.listeners import ConnectionFactory
+from hive_core.services.packets import HandedSocket
 
 HEAD_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 30
@@ -53,7 +53,7 @@ class ParserTurns:
 class ModelConnection(H11Protocol):
     """A connection that is aborted where the head of a request does not come in time."""
 
-    door: AgentDoor
+    agent_socket: HandedSocket
     closed: Callable[[], None]
     _head_timer: asyncio.TimerHandle | None = None
     turns: ParserTurns
@@ -159,16 +159,18 @@ def model_connections(app: Any, state: ServerState) -> ConnectionFactory:  # noq
     """How hive-model serves the sockets of agents: by this application."""
     config = connection_config(app)
 
-    def new(door: AgentDoor) -> Callable[[], ModelConnection]:
-        return partial(new_connection, config, state, door, ParserTurns())
+    def new(agent_socket: HandedSocket) -> Callable[[], ModelConnection]:
+        return partial(new_connection, config, state, agent_socket, ParserTurns())
 
     return ConnectionFactory(new, CONNECTIONS_MOST, state.tasks)
 
 
 def new_connection(
-    config: Config, state: ServerState, door: AgentDoor, turns: ParserTurns
+    config: Config, state: ServerState, agent_socket: HandedSocket, turns: ParserTurns
 ) -> ModelConnection:
     """A connection of this agent; the caller sets what is called at its end."""
-    connection = ModelConnection(config=config, server_state=state, app_state={"door": door})
-    connection.door, connection.turns = door, turns
+    connection = ModelConnection(
+        config=config, server_state=state, app_state={"agent_socket": agent_socket}
+    )
+    connection.agent_socket, connection.turns = agent_socket, turns
     return connection

@@ -18,10 +18,6 @@ from typing import Final
 
 from uvicorn.server import ServerState
 
-from hive_core.doors.command_line import ServiceOption, ServiceProgram, parse_arguments
-from hive_core.doors.listeners import DoorListener, HandClient, Listeners
-from hive_core.doors.notify import notify
-from hive_core.doors.packets import AgentDoor
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.proxy.accounts import NOTE_EVERY, Accounts
 from hive_core.proxy.app import ModelApp
@@ -33,6 +29,10 @@ from hive_core.proxy.model_call import CallServices
 from hive_core.proxy.operator import OperatorApp
 from hive_core.proxy.providers import Providers
 from hive_core.proxy.upstream import Upstream
+from hive_core.services.command_line import ServiceOption, ServiceProgram, parse_arguments
+from hive_core.services.listeners import HandedListener, HandoverClient, Listeners
+from hive_core.services.notify import notify
+from hive_core.services.packets import HandedSocket
 
 log = logging.getLogger(__name__)
 GROUP: Final = "hive-operator"
@@ -80,7 +80,7 @@ class HiveModel:
     app: ModelApp
     listeners: Listeners
     state: ServerState
-    operator: DoorListener | None = None
+    operator: HandedListener | None = None
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     @property
@@ -88,10 +88,12 @@ class HiveModel:
         return self.app.services.accounts
 
     def start(self) -> None:
-        hand = HandClient(self.options.hand, self.listeners)
+        hand = HandoverClient(self.options.hand, self.listeners)
         factory = model_connections(OperatorApp(self.app), self.state)
-        door = AgentDoor("", "operator", "", 0, _ALL_UIDS)
-        self.operator = DoorListener(door, operator_socket(self.options.operator), factory)
+        agent_socket = HandedSocket("", "operator", "", 0, _ALL_UIDS)
+        self.operator = HandedListener(
+            agent_socket, operator_socket(self.options.operator), factory
+        )
         self.operator.start()
         loops = (self.accounts.run(), self.accounts.send_notes(), hand.run(), self._sweep())
         self._tasks = [asyncio.create_task(loop) for loop in loops]

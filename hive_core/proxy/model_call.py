@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
-from hive_core.doors.packets import AgentDoor
 from hive_core.proxy.accounts import Accounts, Reservation, Settlement
 from hive_core.proxy.attempts import RETRIES, TOO_MANY, Attempts, BegunAnswer, ProviderError
 from hive_core.proxy.body import RequestBody, parse_body
@@ -26,6 +25,7 @@ from hive_core.proxy.relay import TIMEOUT, Relay
 from hive_core.proxy.route import ModelRoute, Purpose, asks_hand_back, task_of
 from hive_core.proxy.wires.base import WireFormat
 from hive_core.proxy.wires.chat import ChatWire
+from hive_core.services.packets import HandedSocket
 
 log = logging.getLogger(__name__)
 _LARGE: Final = 256 << 10  # a larger body is parsed beside the loop
@@ -45,7 +45,7 @@ class CallServices:
 class ModelCall:
     services: CallServices
     config: ProxyConfig
-    door: AgentDoor
+    agent_socket: HandedSocket
     route: ModelRoute
     client: ClientSide
     began: float = field(default_factory=monotonic)
@@ -54,7 +54,7 @@ class ModelCall:
         """Serve the call. CallFailed: nothing was sent yet. ClientGone: the client has hung up."""
         limits = self.config.models.limits
         shared = self.services.limits
-        with shared.admit(self.door.agent, limits), shared.hold_bytes(limits) as count:
+        with shared.admit(self.agent_socket.agent, limits), shared.hold_bytes(limits) as count:
             data = await self.client.read_body(limits.body, count)
             work = asyncio.create_task(self._serve(data, count))
             gone = asyncio.create_task(self.client.wait_until_gone())
@@ -126,7 +126,7 @@ class ModelCall:
         most = min([wanted, *bounds, TOKENS_MOST])
         task = task_of(self.client.headers)
         return {
-            "agent": self.door.agent, "sub": self.door.sub, "alias": body.alias,
+            "agent": self.agent_socket.agent, "sub": self.agent_socket.sub, "alias": body.alias,
             "wire": str(wire.wire), "bytes": len(body.data) if is_call else 0,
             "out_most": most if is_call else 0, "tools": body.offers_tools,
             **({"task": task} if task else {}),

@@ -72,21 +72,21 @@ class ForkedRuntime:
 
 
 class ForkServer:
-    """Forks runtimes until `door` is closed at its other end."""
+    """Forks runtimes until `channel` is closed at its other end."""
 
-    def __init__(self, door: socket.socket) -> None:
-        self._door = door
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
         self._warm = set[str]()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(door, selectors.EVENT_READ, 0)
+        self._selector.register(channel, selectors.EVENT_READ, 0)
 
     def serve(self) -> None:
-        """Serve until the session has closed the door, then end all runtimes."""
+        """Serve until the session has closed the channel, then end all runtimes."""
         while True:
             for key, _ in self._selector.select():
                 source = key.fileobj
                 assert isinstance(source, socket.socket)  # noqa: S101 - for the type
-                if source is not self._door:
+                if source is not self._channel:
                     self._end(source, key.data)
                 elif not self._take():
                     self._end_all()
@@ -95,7 +95,7 @@ class ForkServer:
     def _take(self) -> bool:
         """Take one request; False when no more will come."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._door, REQUEST_MOST, _DESCRIPTORS)
+            data, descriptors, _, _ = socket.recv_fds(self._channel, REQUEST_MOST, _DESCRIPTORS)
         except ConnectionError:
             return False
         if not data:
@@ -172,7 +172,7 @@ class ForkServer:
 
     def _end_all(self) -> None:
         for key in list(self._selector.get_map().values()):
-            if isinstance(key.fileobj, socket.socket) and key.fileobj is not self._door:
+            if isinstance(key.fileobj, socket.socket) and key.fileobj is not self._channel:
                 self._end(key.fileobj, key.data)
 
 
@@ -210,8 +210,8 @@ def main() -> None:
     _take_name(NAME)
     gc.freeze()
     gc.enable()  # it was disabled for the imports
-    with socket.socket(fileno=int(sys.argv[1])) as door:
-        ForkServer(door).serve()
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        ForkServer(channel).serve()
 
 
 if __name__ == "__main__":

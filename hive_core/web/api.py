@@ -17,7 +17,6 @@ from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
-from hive_core.doors.daemon_connection import SECONDS, DaemonConnection
 from hive_core.errors import (
     AlreadyExists,
     BadFrame,
@@ -36,6 +35,7 @@ from hive_core.errors import (
     TimedOut,
     Unreachable,
 )
+from hive_core.services.daemon_connection import SECONDS, DaemonConnection
 from hive_core.varlink import Message, decode
 from hive_core.web import exposition
 from hive_core.web.guard import single_header

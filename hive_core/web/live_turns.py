@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import HiveError, Unreachable
 from hive_core.plan.printable import escape
+from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.varlink import Message
 from hive_core.web.frames import Frame, passing_frame
 from hive_core.web.logins import Logins

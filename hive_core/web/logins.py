@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowed, Unreachable
+from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.varlink import Message
 from hive_core.web.request_limits import RequestBucket
 

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hive_core.doors.command_line import (
+from hive_core.errors import HiveError, InvalidArgument
+from hive_core.services.command_line import (
     LOGIN_SOCKET,
     SETTINGS,
     ServiceOption,
     ServiceProgram,
     parse_arguments,
 )
-from hive_core.doors.daemon_connection import DaemonConnection
-from hive_core.doors.notify import notify
-from hive_core.errors import HiveError, InvalidArgument
+from hive_core.services.daemon_connection import DaemonConnection
+from hive_core.services.notify import notify
 from hive_core.web.api import HttpApi
 from hive_core.web.app import WebApp
 from hive_core.web.connection import WebServer

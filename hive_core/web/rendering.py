@@ -15,8 +15,8 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from hive_core.doors.item_places import item_place
 from hive_core.plan.printable import escape as show_hidden
+from hive_core.services.item_places import item_place
 from hive_core.web import drawing
 from hive_core.web.mirror import Row
 from hive_core.web.static_files import StaticFiles

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import LimitReached, NotAllowed
+from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.web.request_limits import RequestBucket
 
 STREAMS_OF_TOKEN: Final = 4

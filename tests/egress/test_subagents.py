@@ -47,7 +47,7 @@ async def open_sub(host: EgressHost, id_: str, opener: str, *network: str) -> No
     folder = host.folder / id_
     folder.mkdir()
     host.egress.open_subagent(f"{uuid}/{id_}", folder, os.getuid())
-    await until(lambda: len(host.program.listeners) == len(host.egress.doors.agents))
+    await until(lambda: len(host.program.listeners) == len(host.egress.service_sockets.agents))
 
 
 def test_a_sub_agent_connects_where_its_rules_and_those_above_it_allow(tmp_path: Path) -> None:

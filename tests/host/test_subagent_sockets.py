@@ -16,7 +16,11 @@ from fixtures.socket_host import ANN, FakeDescriptorStore, SocketHost, run
 
 from hive_core.errors import Internal
 from hive_core.host.sockets.egress_sockets import EgressFacts, EgressSockets
-from hive_core.host.sockets.service_doors import EGRESS_SOCKETS, AgentServiceSocket, ServiceDoors
+from hive_core.host.sockets.service_sockets import (
+    EGRESS_SOCKETS,
+    AgentServiceSocket,
+    ServiceSockets,
+)
 from hive_core.host.sockets.subagent_sockets import SubAgentServices, SubAgentSocketPairs
 from hive_core.model.agents.subagent import SUBAGENT_UIDS, SubAgent
 from hive_core.model.config.settings import Paths
@@ -49,13 +53,13 @@ def add_row(harness: BrokerHarness, id_: str, uid: int) -> None:
 
 def egress_of(harness: BrokerHarness, host: SocketHost, paths: Paths) -> EgressSockets:
     """The sockets of a host without hive-egress."""
-    doors = ServiceDoors(None, None, EGRESS_SOCKETS)
+    doors = ServiceSockets(None, None, EGRESS_SOCKETS)
     facts = EgressFacts(lambda: harness.hive, (), harness.ledger)
     return EgressSockets(host.sockets, doors, paths, {}, facts)
 
 
 def make_pairs(
-    harness: BrokerHarness, host: SocketHost, doors: ServiceDoors
+    harness: BrokerHarness, host: SocketHost, doors: ServiceSockets
 ) -> tuple[SubAgentSocketPairs, Paths, int]:
     """The sockets of ann's sub-agents, where they are, and the first uid of ann's range."""
     paths = Paths(runtime=host.folder)
@@ -90,7 +94,7 @@ def test_a_socket_takes_the_uid_of_its_party_and_no_other(
     """Not that of the agent, of its root, or of another sub-agent."""
 
     async def main(host: SocketHost) -> None:
-        pairs, paths, base = make_pairs(harness, host, ServiceDoors(None))
+        pairs, paths, base = make_pairs(harness, host, ServiceSockets(None))
         await host.sockets.listen(ANN, paths.socket(ANN), base)
         for id_, uid in (("one", FIRST), ("two", SECOND)):
             await pairs.open(ANN, id_, uid, has_network=False)
@@ -115,7 +119,7 @@ def test_they_end_with_the_row_of_the_sub_agent(harness: BrokerHarness, folder: 
     keeper = FakeDescriptorStore()
 
     async def main(host: SocketHost) -> None:
-        doors = ServiceDoors(65534, keeper)
+        doors = ServiceSockets(65534, keeper)
         pairs, paths, _ = make_pairs(harness, host, doors)
         await pairs.open(ANN, "one", FIRST, has_network=False)
         add_row(harness, "one", FIRST)
@@ -143,7 +147,7 @@ def test_another_sub_agent_that_ends_closes_no_sockets_of_a_call_that_runs(
     """Their row is written after them; without one at the end of the call they are closed."""
 
     async def main(host: SocketHost) -> None:
-        pairs, _, _ = make_pairs(harness, host, ServiceDoors(None))
+        pairs, _, _ = make_pairs(harness, host, ServiceSockets(None))
         await pairs.open(ANN, "one", FIRST, has_network=False)
         await pairs.open(ANN, "two", SECOND, has_network=False)
         pairs.on_topics(frozenset({"subagent:x"}))
@@ -163,7 +167,7 @@ def test_hive_model_learns_which_sub_agent_a_socket_is_of() -> None:
 
 def test_a_failure_leaves_nothing_behind(harness: BrokerHarness, folder: Path) -> None:
     async def main(host: SocketHost) -> None:
-        pairs, paths, _ = make_pairs(harness, host, ServiceDoors(None))
+        pairs, paths, _ = make_pairs(harness, host, ServiceSockets(None))
         for agent, uid in (("0-0", FIRST), (ANN, 0), (ANN, 65536 + FIRST)):
             with pytest.raises(Internal, match="has no uid"):
                 await pairs.open(agent, "one", uid, has_network=False)
@@ -177,10 +181,10 @@ def test_a_failure_leaves_nothing_behind(harness: BrokerHarness, folder: Path) -
 
 def test_what_a_killed_daemon_left_is_removed(harness: BrokerHarness, folder: Path) -> None:
     async def main(host: SocketHost) -> None:
-        pairs, paths, _ = make_pairs(harness, host, ServiceDoors(None))
+        pairs, paths, _ = make_pairs(harness, host, ServiceSockets(None))
         await pairs.open(ANN, "one", FIRST, has_network=False)
         services = SubAgentServices(
-            ServiceDoors(None), lambda: egress_of(harness, host, paths)
+            ServiceSockets(None), lambda: egress_of(harness, host, paths)
         )  # fmt: skip
         later = SubAgentSocketPairs(lambda: host.sockets, services, paths, harness.ledger, str)
         later.remove_left()

@@ -14,7 +14,6 @@ import httpx2
 import pytest
 from fixtures.ntfy import NtfyTwin, ntfy_twin
 
-from hive_core.doors.retries import pause_after, retry_after
 from hive_core.errors import InvalidArgument, Unreachable
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.deliveries import (
@@ -40,6 +39,7 @@ from hive_core.notify.senders import (
     ntfy_message,
     webhook_key,
 )
+from hive_core.services.retries import pause_after, retry_after
 
 TOKEN = "tk_of_a_test"  # noqa: S105 - opens nothing
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()

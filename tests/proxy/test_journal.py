@@ -15,7 +15,7 @@ from fixtures.models import KEY, FakeHived
 from fixtures.providers import event_reply, fake_provider
 from proxy.calling import MODELS, USAGE, body, request_bytes, stream
 
-from hive_core.doors.journal import ReportJournal
+from hive_core.services.journal import ReportJournal
 from hive_core.varlink import Message
 
 USED: Message = {"tokens_in": 100}

@@ -14,7 +14,7 @@ from fixtures.world import World, world
 
 from hive_core.host.sockets.model_sockets import AgentSocketGroup, ModelSockets
 from hive_core.host.sockets.server import SocketServer
-from hive_core.host.sockets.service_doors import ServiceDoors
+from hive_core.host.sockets.service_sockets import ServiceSockets
 from hive_core.model.config.models import parse_models
 from hive_core.model.config.settings import Paths, Settings
 from hive_core.model.work.budget import BudgetKind
@@ -51,7 +51,7 @@ class Together:
     world: World
     folder: Path
     sockets: SocketServer
-    doors: ServiceDoors
+    doors: ServiceSockets
     agent: ModelHost
 
     def budget(self) -> tuple[int, int, int]:
@@ -69,7 +69,7 @@ class Together:
 async def together(made: World, folder: Path) -> AsyncIterator[Together]:
     faults: list[BaseException] = []
     sockets = SocketServer(made.broker, made.reads, faults.append)
-    doors, paths = ServiceDoors(os.getuid()), Paths(runtime=folder)
+    doors, paths = ServiceSockets(os.getuid()), Paths(runtime=folder)
     await ModelSockets(sockets, doors, paths, {}, lambda: made.broker.hive).listen()
     pair = AgentSocketGroup(sockets, doors, lambda uuid: made.hive.names[uuid])
     await pair.listen(made.uuid("a"), folder / "broker.sock", 0)

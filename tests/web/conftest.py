@@ -16,10 +16,12 @@ from fixtures.dashboard import (
     running_dashboard,
 )
 from fixtures.login_door import login_door
+from fixtures.script_coverage import CLOCK, ScriptCoverage
 from long import times
 
 from hive_core.model.config.settings import Settings
 from hive_core.model.config.web import WebSettings
+from hive_core.web import static_files
 
 EDGES = ("root/lead", "lead/w-9", "lead/w-10", "root/carl:worker")
 
@@ -46,6 +48,29 @@ def chrome(web: RunningDashboard) -> Iterator[Browser]:
         made.open(f"{web.origin}/login#{web.door.link()}")
         made.until_path("/passkey")
         yield made
+
+
+@pytest.fixture(scope="module")
+def coverage(chrome: Browser) -> ScriptCoverage:
+    chrome.run_first(CLOCK)
+    return ScriptCoverage(chrome, static_files.FOLDER)
+
+
+@pytest.fixture(scope="module")
+def finished() -> set[str]:
+    """The tests of this file that this process has run."""
+    return set()
+
+
+@pytest.fixture
+def watched(
+    chrome: Browser, coverage: ScriptCoverage, finished: set[str], request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Each test adds to the coverage, and leaves no complaint in the console."""
+    yield
+    coverage.collect()
+    finished.add(request.node.name)
+    assert chrome.complaints() == []
 
 
 @pytest.fixture

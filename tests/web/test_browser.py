@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from fixtures.approvals import ask, judge, line
@@ -15,42 +11,11 @@ from fixtures.dashboard import RunningDashboard
 from fixtures.script_coverage import ScriptCoverage
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
-from typing_extensions import override
 
 from hive_core.varlink import Message
-from hive_core.web import static_files
 from hive_core.web.frames import FrameLog
 
-# The clock of a page: `ahead` is by how much, and what is done each minute is done at once.
-CLOCK = """
-const {now} = Date, every = setInterval;
-window.ahead = 0;
-Date.now = () => now() + window.ahead;
-window.setInterval = (work, wait) => every(work, wait === 60000 ? 100 : wait);
-"""
-
-
-@pytest.fixture(scope="module")
-def coverage(chrome: Browser) -> ScriptCoverage:
-    chrome.run_first(CLOCK)
-    return ScriptCoverage(chrome, static_files.FOLDER)
-
-
-@pytest.fixture(scope="module")
-def finished() -> set[str]:
-    """The tests of this file that this process has run."""
-    return set()
-
-
-@pytest.fixture(autouse=True)
-def _watched(
-    chrome: Browser, coverage: ScriptCoverage, finished: set[str], request: pytest.FixtureRequest
-) -> Iterator[None]:
-    """Each test adds to the coverage, and leaves no complaint in the console."""
-    yield
-    coverage.collect()
-    finished.add(request.node.name)
-    assert chrome.complaints() == []
+pytestmark = pytest.mark.usefixtures("watched")
 
 
 def test_a_passkey_confirms_an_approval_and_logs_in(chrome: Browser, web: RunningDashboard) -> None:
@@ -410,24 +375,6 @@ def test_a_passkey_that_does_not_verify_its_user_is_not_used(
     chrome.driver.set_user_verified(verified=True)
 
 
-def test_no_other_site_shows_the_dashboard_in_a_frame(
-    chrome: Browser, web: RunningDashboard
-) -> None:
-    """Another port of localhost is the same site: the cookie is sent, and only the CSP is left."""
-    page = f"<iframe id=stolen src='{web.origin}/tree'></iframe>".encode()
-    with framing_site(page) as address:
-        chrome.open(address)
-        chrome.until("document.readyState === 'complete'")
-        chrome.driver.switch_to.frame(chrome.find("#stolen"))
-        chrome.until("document.readyState === 'complete'")
-        assert chrome.run("return location.protocol") == "chrome-error:"
-        assert chrome.all(".agent-row") == []
-        chrome.driver.switch_to.default_content()
-    assert [text for text in chrome.complaints() if "frame-ancestors" in text]
-    chrome.open(f"{web.origin}/tree")
-    assert chrome.all(".agent-row")
-
-
 def test_the_tests_above_run_nine_tenths_of_each_module(
     coverage: ScriptCoverage, finished: set[str]
 ) -> None:
@@ -439,31 +386,6 @@ def test_the_tests_above_run_nine_tenths_of_each_module(
     for name, module in coverage.modules.items():
         assert module.share_of_functions >= 0.9, (name, module.list_missing())
         assert module.share_of_text >= 0.9, (name, module.list_missing())
-
-
-@contextmanager
-def framing_site(page: bytes) -> Iterator[str]:
-    """A page of somebody else, on a port of its own."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/html")
-            self.end_headers()
-            self.wfile.write(page if self.path == "/" else b"")
-
-        @override
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://localhost:{server.server_address[1]}/"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def _state(web: RunningDashboard, id_: str) -> str:

@@ -1,8 +1,11 @@
-"""Decisions in a real Chromium: passkeys, typed digits, long differences, links that are pasted."""
+"""Decisions in a real Chromium: passkeys, typed digits, long differences; pasted links; framing."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +16,7 @@ from fixtures.dashboard import RunningDashboard
 from fixtures.tasks import give
 from fixtures.world import World, rows
 from selenium.webdriver.common.keys import Keys
+from typing_extensions import override
 
 
 @pytest.fixture(scope="module")
@@ -134,3 +138,46 @@ def _submit_plan(world: World) -> tuple[str, str]:
     """A task that waits for the operator to approve its plan."""
     task = give(world, "operator", "w-9", title="Dig", plan_required=True)
     return task, str(world.call("w-9", "create_plan", task=task, steps=["look"])["plan"])
+
+
+def test_no_other_site_shows_the_dashboard_in_a_frame(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    """Another port of localhost is the same site: the cookie is sent, and only the CSP is left."""
+    page = f"<iframe id=stolen src='{web.origin}/tree'></iframe>".encode()
+    with framing_site(page) as address:
+        chrome.open(address)
+        chrome.until("document.readyState === 'complete'")
+        chrome.driver.switch_to.frame(chrome.find("#stolen"))
+        chrome.until("document.readyState === 'complete'")
+        assert chrome.run("return location.protocol") == "chrome-error:"
+        assert chrome.all(".agent-row") == []
+        chrome.driver.switch_to.default_content()
+    assert [text for text in chrome.complaints() if "frame-ancestors" in text]
+    chrome.open(f"{web.origin}/tree")
+    assert chrome.all(".agent-row")
+
+
+@contextmanager
+def framing_site(page: bytes) -> Iterator[str]:
+    """A page of somebody else, on a port of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(page if self.path == "/" else b"")
+
+        @override
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://localhost:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+            thread.join()

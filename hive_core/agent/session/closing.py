@@ -15,7 +15,7 @@ from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import TurnState
-from hive_core.agent.session.tasks import TaskDesk
+from hive_core.agent.session.tasks import SessionTasks
 
 _TEXT_MOST: Final = 16 * 1024
 _UNFINISHED: Final = frozenset({"limit", "error"})
@@ -49,13 +49,13 @@ class TurnCloser:
 
     def _report(self, turn: TurnState, status: str, end: Record) -> None:
         """End the task of a turn that ended without a report."""
-        desk, why = TaskDesk(self.services, self.link), str(end.get("error") or "")
+        tasks, why = SessionTasks(self.services, self.link), str(end.get("error") or "")
         if status == "stopped":
-            desk.finish(turn.task, "stopped", turn.text or why, self._key(turn, "finish"))
-        elif status in _UNFINISHED and desk.state(turn.task) == "in_progress":
+            tasks.finish(turn.task, "stopped", turn.text or why, self._key(turn, "finish"))
+        elif status in _UNFINISHED and tasks.state(turn.task) == "in_progress":
             how = "partial" if status == "limit" and turn.text else "failed"
             summary = turn.text or why or "the turn reached its limit of steps without a report"
-            desk.finish(turn.task, how, summary, self._key(turn, "finish"))
+            tasks.finish(turn.task, how, summary, self._key(turn, "finish"))
 
     def _reply(self, turn: TurnState, end: Record) -> tuple[BatchedCall, ...]:
         letter = turn.trigger

@@ -17,7 +17,7 @@ from hive_core.agent.session.services import POLL, SessionServices, say
 from hive_core.agent.session.session import AgentSession
 from hive_core.agent.session.skill_files import install_skill
 from hive_core.agent.session.state import task_mark
-from hive_core.agent.session.tasks import IN_PROGRESS, TaskDesk
+from hive_core.agent.session.tasks import IN_PROGRESS, SessionTasks
 from hive_core.agent.task_run import mapping
 from hive_core.errors import HiveError
 
@@ -130,9 +130,9 @@ class Mailbox:
             if self._session.stop_turn(name, letter.task, letter.text):
                 return
         self._session.forget_pause(letter.task)
-        desk = TaskDesk(self._services, link)
-        if desk.state(letter.task) == "stopping":
-            desk.finish(letter.task, "stopped", "no turn was open for it", f"stop:{letter.id}")
+        tasks = SessionTasks(self._services, link)
+        if tasks.state(letter.task) == "stopping":
+            tasks.finish(letter.task, "stopped", "no turn was open for it", f"stop:{letter.id}")
 
     def _ack(self, link: Link, letter: RoutedLetter) -> None:
         self._services.try_ask(link, "ack", ids=[letter.id])

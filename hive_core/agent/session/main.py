@@ -88,7 +88,7 @@ def run_session(path: str, arguments: Sequence[str]) -> int:
     return run_until_stop(lambda: serve_session(services))
 
 
-def read_services(path: str, state: Path, uid: int, door: int | None = None) -> SessionServices:
+def read_services(path: str, state: Path, uid: int, channel: int | None = None) -> SessionServices:
     """What the environment and the deployed configuration say."""
     as_user = uid if os.geteuid() == 0 else None
     runtime = RuntimeCommand(
@@ -99,7 +99,7 @@ def read_services(path: str, state: Path, uid: int, door: int | None = None) -> 
     make_workspace(workspace, as_user)
     file = config_folder() / "agent.toml"
     settings = SessionSettings.read(file)
-    shared = None if door is None else socket.socket(fileno=door)
+    shared = None if channel is None else socket.socket(fileno=channel)
     if shared is not None:
         shared.set_inheritable(False)  # a tool could have a process of any user started there
     return SessionServices(

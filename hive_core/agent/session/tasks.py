@@ -22,7 +22,7 @@ Progress = Literal["works", "waits", "over"]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskDesk:
+class SessionTasks:
     """Calls about the task of a turn."""
 
     services: SessionServices

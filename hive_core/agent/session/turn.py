@@ -46,7 +46,7 @@ from hive_core.agent.session.skill_files import store_skill_files
 from hive_core.agent.session.skill_limits import call_refusal, limit_record
 from hive_core.agent.session.state import MEMORY, ToolCall, TurnState
 from hive_core.agent.session.subagents.fork import ForkRunner
-from hive_core.agent.session.tasks import TaskDesk
+from hive_core.agent.session.tasks import SessionTasks
 from hive_core.agent.session.toolset import SESSION
 from hive_core.errors import HiveError
 
@@ -137,7 +137,7 @@ class TurnRunner:
         """Begin or take up the task of the turn; what has ended meanwhile is not worked on."""
         if not turn.task:
             return True
-        gone = TaskDesk(self.services, self.link).take_up(turn.task, turn.attempt)
+        gone = SessionTasks(self.services, self.link).take_up(turn.task, turn.attempt)
         if gone:
             say(f"task {turn.task}: {gone}")
             self._end(turn, "abandoned", error=gone)
@@ -171,7 +171,7 @@ class TurnRunner:
         if turn.last:
             self._end(turn, "limit", error=self._over_budget)
             return
-        progress = TaskDesk(self.services, self.link).progress(turn.task)
+        progress = SessionTasks(self.services, self.link).progress(turn.task)
         if progress != "works":
             self._end(turn, "done", pauses=progress == "waits")
             return

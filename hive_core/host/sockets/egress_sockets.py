@@ -10,7 +10,7 @@ from typing import Final
 from hive_core.broker.outcome import TREE
 from hive_core.broker.quarantine import TOPIC, holder_above
 from hive_core.host.sockets.server import DescriptorStore, SocketServer
-from hive_core.host.sockets.service_doors import EGRESS_SOCKETS, ServiceDoors, user_id
+from hive_core.host.sockets.service_sockets import EGRESS_SOCKETS, ServiceSockets, user_id
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.subagent import split_address
@@ -26,9 +26,9 @@ NO_USER: Final = (
 )
 
 
-def egress_doors(keeper: DescriptorStore | None) -> ServiceDoors:
+def egress_doors(keeper: DescriptorStore | None) -> ServiceSockets:
     """The sockets of agents for hive-egress, none where this host does not have its user."""
-    return ServiceDoors(user_id(EGRESS_SOCKETS.user), keeper, EGRESS_SOCKETS)
+    return ServiceSockets(user_id(EGRESS_SOCKETS.user), keeper, EGRESS_SOCKETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,23 @@ class EgressSockets:
     """
 
     sockets: SocketServer
-    doors: ServiceDoors
+    service_sockets: ServiceSockets
     paths: Paths
     troubles: MutableMapping[str, str]
     facts: EgressFacts
     _places: dict[str, tuple[Path, int]] = field(default_factory=dict)
 
     async def listen(self) -> None:
-        if self.doors.uid is not None:
+        if self.service_sockets.uid is not None:
             await self.sockets.listen_service(
-                EGRESS, self.paths.egress_control_socket, self.doors.uid
+                EGRESS, self.paths.egress_control_socket, self.service_sockets.uid
             )
-            self.doors.listen(self.paths.hand_egress_socket)
+            self.service_sockets.listen(self.paths.hand_egress_socket)
         self._report_missing_user()
 
     def open(self, uuid: str, directory: Path, uid_base: int) -> None:
         """Have the agent served in its socket directory, as long as it has a network profile."""
-        self._places[uuid] = (directory / self.doors.kind.file, uid_base)
+        self._places[uuid] = (directory / self.service_sockets.kind.file, uid_base)
         self._update(uuid, self.facts.hive())
 
     def open_subagent(self, party: str, directory: Path, uid: int) -> None:
@@ -75,7 +75,7 @@ class EgressSockets:
 
     def close(self, uuid: str) -> None:
         self._places.pop(uuid, None)
-        self.doors.close(uuid)
+        self.service_sockets.close(uuid)
 
     def on_topics(self, topics: frozenset[str]) -> None:
         if TREE in topics or TOPIC in topics:
@@ -88,15 +88,15 @@ class EgressSockets:
         uuid, sub = split_address(party)
         name = hive.name(uuid)
         if name is None or network_profile(hive.spec(name).capabilities) is None:
-            self.doors.close(party)
+            self.service_sockets.close(party)
             return
         held = bool(holder_above(self.facts.ledger.quarantines.agents, hive, uuid))
         policy = egress_policy(hive.spec(name), self.facts.allow, held=held)
-        open_door = self.doors.open_subagent if sub else self.doors.open
-        open_door(party, name, *self._places[party], policy)
+        open_socket = self.service_sockets.open_subagent if sub else self.service_sockets.open
+        open_socket(party, name, *self._places[party], policy)
 
     def _report_missing_user(self) -> None:
-        specs = self.facts.hive().specs.values() if self.doors.uid is None else ()
+        specs = self.facts.hive().specs.values() if self.service_sockets.uid is None else ()
         if any(network_profile(spec.capabilities) is not None for spec in specs):
             self.troubles[_TROUBLE] = NO_USER
         else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.host.sockets.server import SocketServer
-from hive_core.host.sockets.service_doors import user_id
+from hive_core.host.sockets.service_sockets import user_id
 from hive_core.ledger.accounts.logins import LoginStore
 from hive_core.model.config.settings import Paths
 from hive_core.operations.accounts.views import TOPIC

@@ -1,4 +1,4 @@
-"""The sockets of hive-model on this host: where it accounts for calls, and where it gets doors."""
+"""The sockets of hive-model on this host: where it accounts for calls, and those of agents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from hive_core.broker.outcome import TREE
 from hive_core.host.sockets.egress_sockets import EgressSockets
 from hive_core.host.sockets.server import SocketServer
-from hive_core.host.sockets.service_doors import MODEL_SOCKETS, ServiceDoors
+from hive_core.host.sockets.service_sockets import MODEL_SOCKETS, ServiceSockets
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Paths
 from hive_core.model.wire.record import MODEL
@@ -38,46 +38,48 @@ class AgentSocketGroup:
     """The sockets of an agent, side by side: to hived, to hive-model, and to hive-egress."""
 
     broker: BrokerSockets
-    doors: ServiceDoors
+    service_sockets: ServiceSockets
     name: Callable[[str], str]
     egress: EgressSockets | None = None
 
     async def listen(self, uuid: str, path: Path, uid_base: int) -> None:
         await self.broker.listen(uuid, path, uid_base)
-        self.doors.open(uuid, self.name(uuid), path.with_name(self.doors.kind.file), uid_base)
+        self.service_sockets.open(
+            uuid, self.name(uuid), path.with_name(self.service_sockets.kind.file), uid_base
+        )
         if self.egress is not None:
             self.egress.open(uuid, path.parent, uid_base)
 
     def close(self, party: str) -> None:
-        self.doors.close(party)
+        self.service_sockets.close(party)
         if self.egress is not None:
             self.egress.close(party)
         self.broker.close(party)
 
     def adopt(self, name: str, fd: int) -> None:
         """Take over a socket of the previous daemon, by what it serves."""
-        for doors in self._service_doors():
-            if name.endswith(doors.kind.suffix):
-                doors.adopt(name, fd)
+        for service_sockets in self._kinds_of_sockets():
+            if name.endswith(service_sockets.kind.suffix):
+                service_sockets.adopt(name, fd)
                 return
         self.broker.adopt(name, fd)
 
     def close_unadopted_sockets(self) -> None:
         """Close sockets of the previous daemon whose agents are gone."""
         self.broker.close_unadopted_sockets()
-        for doors in self._service_doors():
-            doors.close_unadopted_sockets()
+        for service_sockets in self._kinds_of_sockets():
+            service_sockets.close_unadopted_sockets()
 
     def stop(self) -> None:
         """End the daemon's part; the files and the stored descriptors stay."""
-        for doors in self._service_doors():
-            doors.stop()
+        for service_sockets in self._kinds_of_sockets():
+            service_sockets.stop()
         self.broker.stop()
 
-    def _service_doors(self) -> Iterator[ServiceDoors]:
-        yield self.doors
+    def _kinds_of_sockets(self) -> Iterator[ServiceSockets]:
+        yield self.service_sockets
         if self.egress is not None:
-            yield self.egress.doors
+            yield self.egress.service_sockets
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +90,17 @@ class ModelSockets:
     """
 
     sockets: SocketServer
-    doors: ServiceDoors
+    service_sockets: ServiceSockets
     paths: Paths
     troubles: MutableMapping[str, str]
     hive: Callable[[], Hive]
 
     async def listen(self) -> None:
-        if self.doors.uid is not None:
+        if self.service_sockets.uid is not None:
             await self.sockets.listen_service(
-                MODEL, self.paths.model_control_socket, self.doors.uid
+                MODEL, self.paths.model_control_socket, self.service_sockets.uid
             )
-            self.doors.listen(self.paths.hand_model_socket)
+            self.service_sockets.listen(self.paths.hand_model_socket)
         self._report_missing_user()
 
     def on_topics(self, topics: frozenset[str]) -> None:
@@ -106,7 +108,7 @@ class ModelSockets:
             self._report_missing_user()
 
     def _report_missing_user(self) -> None:
-        specs = self.hive().specs.values() if self.doors.uid is None else ()
+        specs = self.hive().specs.values() if self.service_sockets.uid is None else ()
         if any(spec.runtime is not None for spec in specs):
             self.troubles[_TROUBLE] = NO_USER
         else:

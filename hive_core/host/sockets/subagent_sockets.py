@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from hive_core.errors import HiveError, Internal
 from hive_core.host.sockets.server import SocketServer
-from hive_core.host.sockets.service_doors import ServiceDoors
+from hive_core.host.sockets.service_sockets import ServiceSockets
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.subagent import SUBAGENT_UIDS, address, split_address
 from hive_core.model.config.settings import Paths
@@ -26,7 +26,7 @@ _TOPIC: Final = "subagent:"
 _MODE: Final = 0o755
 
 
-class EgressDoors(Protocol):
+class SubAgentEgress(Protocol):
     """The part of the sockets of hive-egress that serves sub-agents."""
 
     def open_subagent(self, party: str, directory: Path, uid: int) -> None: ...
@@ -37,8 +37,8 @@ class EgressDoors(Protocol):
 class SubAgentServices:
     """What serves sub-agents beside hived. `egress` connects those that have a network."""
 
-    models: ServiceDoors
-    egress: Callable[[], EgressDoors]
+    models: ServiceSockets
+    egress: Callable[[], SubAgentEgress]
 
 
 class SubAgentSocketPairs:

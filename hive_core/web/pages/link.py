@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import HiveError
+from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.varlink import Message
 from hive_core.web.visit import Dashboard, Request, html_response
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
-from hive_core.doors.daemon_connection import DaemonConnection
 from hive_core.errors import HiveError, InvalidArgument, LimitReached
+from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.varlink import Message
 from hive_core.web.guard import ended_cookie, session_cookie
 from hive_core.web.logins import BrowserLogin, check_secret

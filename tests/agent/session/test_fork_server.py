@@ -123,9 +123,9 @@ def test_what_is_no_request_is_refused_and_a_session_that_ends_takes_its_runtime
         ours, theirs = socket.socketpair()
         control, controlled = socket.socketpair()
         with ours, theirs, control, controlled:
-            socket.send_fds(running.door, [data], [theirs.fileno(), controlled.fileno()])
+            socket.send_fds(running.channel, [data], [theirs.fileno(), controlled.fileno()])
             assert reason in control.recv(1000).decode()
-    client = ForkServerClient(command(tmp_path), 600, running.door)
+    client = ForkServerClient(command(tmp_path), 600, running.channel)
     runtime, _ = ready(client)
     words = Path(f"/proc/{running.process.pid}/cmdline").read_bytes().split(b"\0")
     assert b"-I" in words

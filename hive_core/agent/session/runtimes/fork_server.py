@@ -32,12 +32,12 @@ _AS_ROOT: Final = ("--bounding-set", "-all,+setuid,+setgid,+kill", "--inh-caps",
 class ForkServerProcess:
     """The process, and the socket for requests. `process` None: somebody else started it."""
 
-    door: socket.socket
+    channel: socket.socket
     process: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:
         """Have it end with all its runtimes; it may not hear that when it hangs."""
-        self.door.close()
+        self.channel.close()
         if self.process is None:
             return
         with suppress(subprocess.TimeoutExpired):
@@ -73,15 +73,15 @@ class ForkedEnd:
 
 
 class ForkServerClient:
-    """Opens the runtimes of one session. `door`: that of a server that runs already."""
+    """Opens the runtimes of one session. `channel`: that of a server that runs already."""
 
     def __init__(
-        self, command: RuntimeCommand, idle: float, door: socket.socket | None = None
+        self, command: RuntimeCommand, idle: float, channel: socket.socket | None = None
     ) -> None:
         self._command = command
         self._idle = idle
-        self._server = None if door is None else ForkServerProcess(door)
-        self._is_shared = door is not None
+        self._server = None if channel is None else ForkServerProcess(channel)
+        self._is_shared = channel is not None
         self._count = 0  # of runtimes that run
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
@@ -142,7 +142,7 @@ class ForkServerClient:
         try:
             with theirs, controlled:
                 data = [json.dumps(request).encode()]
-                socket.send_fds(server.door, data, [theirs.fileno(), controlled.fileno()])
+                socket.send_fds(server.channel, data, [theirs.fileno(), controlled.fileno()])
             handle = _read_answer(control)
             process = ForkedProcess(handle, control, lambda: self._note_end(None))
         except BaseException:

@@ -15,7 +15,7 @@ _UIDS: Final = range(1 << 32)
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDoor:
+class HandedSocket:
     """The socket of `agent`; its clients have a uid from `base` to `base + count - 1`.
 
     Those in `refused` are of its sub-agents, which have sockets of their own. `policy` stands for
@@ -39,17 +39,17 @@ class AgentDoor:
 
 
 @dataclass(frozen=True, slots=True)
-class DoorGone:
+class SocketGone:
     agent: str
     sub: str
 
 
 @dataclass(frozen=True, slots=True)
-class DoorsSynced:
+class SocketsSynced:
     """All sockets that exist have been handed over."""
 
 
-HandPacket = AgentDoor | DoorGone | DoorsSynced
+HandPacket = HandedSocket | SocketGone | SocketsSynced
 
 
 def parse_packet(data: bytes) -> HandPacket:
@@ -61,19 +61,19 @@ def parse_packet(data: bytes) -> HandPacket:
     if not isinstance(packet, dict):
         raise ValueError("not an object")  # noqa: TRY004 - a fault of the packet
     if packet.get("synced") is True:
-        return DoorsSynced()
+        return SocketsSynced()
     if "gone" in packet:
-        return DoorGone(_agent(packet.get("gone")), _word(packet, "sub"))
-    return _door(packet)
+        return SocketGone(_agent(packet.get("gone")), _word(packet, "sub"))
+    return _agent_socket(packet)
 
 
-def _door(packet: Mapping[str, Any]) -> AgentDoor:
+def _agent_socket(packet: Mapping[str, Any]) -> HandedSocket:
     name = packet.get("name")
     if not isinstance(name, str) or name_fault(name):
         raise ValueError("`name` is not the name of an agent")
     uids = _uids(packet, "uids")
     refused = _uids(packet, "refused") if "refused" in packet else range(0)
-    return AgentDoor(
+    return HandedSocket(
         _agent(packet.get("agent")), name, _word(packet, "sub"), uids.start, len(uids),
         _word(packet, "policy"), refused,
     )  # fmt: skip

@@ -166,7 +166,7 @@ class HandOverConnection:
         self.on_end(self)
 
 
-class ServiceDoors:
+class ServiceSockets:
     """The sockets of all agents that one service serves.
 
     `keeper` holds them while hived restarts. Without a `uid` of the service there are none: nothing
@@ -178,7 +178,7 @@ class ServiceDoors:
         kind: SocketKind = MODEL_SOCKETS,
     ) -> None:  # fmt: skip
         self.uid, self._keeper, self.kind = uid, keeper, kind
-        self._doors: dict[str, AgentServiceSocket] = {}
+        self._agent_sockets: dict[str, AgentServiceSocket] = {}
         self._adopted: dict[str, socket.socket] = {}
         self.receivers: set[HandOverConnection] = set()
         self._hand: socket.socket | None = None
@@ -191,7 +191,7 @@ class ServiceDoors:
 
     @property
     def agents(self) -> frozenset[str]:
-        return frozenset(self._doors)
+        return frozenset(self._agent_sockets)
 
     # Sockets of agents
 
@@ -213,7 +213,7 @@ class ServiceDoors:
         """
         if self.uid is None:
             return
-        known = self._doors.get(uuid)
+        known = self._agent_sockets.get(uuid)
         if (
             known is not None
             and (known.path, known.uid_base) == (path, uid_base)
@@ -237,7 +237,7 @@ class ServiceDoors:
         """
         if self.uid is None:
             return
-        if (known := self._doors.get(party)) is not None:
+        if (known := self._agent_sockets.get(party)) is not None:
             self._set_policy(known, policy)
             return
         listening = bind_socket(path, Access(0o666))
@@ -245,15 +245,15 @@ class ServiceDoors:
         listening.listen(BACKLOG)
         self._announce(AgentServiceSocket(party, name, path, uid, policy, listening))
 
-    def _set_policy(self, door: AgentServiceSocket, policy: str) -> None:
-        if door.policy != policy:
-            door.policy = policy
-            self._announce(door)
+    def _set_policy(self, agent_socket: AgentServiceSocket, policy: str) -> None:
+        if agent_socket.policy != policy:
+            agent_socket.policy = policy
+            self._announce(agent_socket)
 
-    def _announce(self, door: AgentServiceSocket) -> None:
-        self._doors[door.party] = door
+    def _announce(self, agent_socket: AgentServiceSocket) -> None:
+        self._agent_sockets[agent_socket.party] = agent_socket
         for receiver in list(self.receivers):
-            receiver.put(door)
+            receiver.put(agent_socket)
 
     def _take_adopted_socket(self, uuid: str, path: Path) -> socket.socket | None:
         """The socket of the previous daemon, if its file is still in place."""
@@ -265,10 +265,10 @@ class ServiceDoors:
 
     def close(self, uuid: str) -> None:
         """Have the service end the party's connections, and remove the socket file."""
-        door = self._doors.pop(uuid, None)
-        if door is None:
+        agent_socket = self._agent_sockets.pop(uuid, None)
+        if agent_socket is None:
             return
-        door.close()
+        agent_socket.close()
         self._drop(uuid)
         agent, sub = split_address(uuid)
         for receiver in list(self.receivers):
@@ -303,7 +303,7 @@ class ServiceDoors:
             return
         connected.settimeout(0)
         receiver = HandOverConnection(self._loop, connected, self.receivers.discard)
-        receiver.queue.extend(self._doors.values())
+        receiver.queue.extend(self._agent_sockets.values())
         receiver.queue.append(_encode({"synced": True}))
         self.receivers.add(receiver)
         receiver.start()
@@ -316,5 +316,5 @@ class ServiceDoors:
             self._hand = None
         for receiver in list(self.receivers):
             receiver.close()
-        for door in self._doors.values():
-            door.listening.close()
+        for agent_socket in self._agent_sockets.values():
+            agent_socket.listening.close()

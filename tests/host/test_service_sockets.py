@@ -19,7 +19,7 @@ from fixtures.socket_host import run as run_host
 from hive_core import varlink
 from hive_core.errors import HIVE
 from hive_core.host.sockets.model_sockets import AgentSocketGroup, ModelSockets
-from hive_core.host.sockets.service_doors import MODEL_SOCKETS, ServiceDoors, user_id
+from hive_core.host.sockets.service_sockets import MODEL_SOCKETS, ServiceSockets, user_id
 from hive_core.model.agents.agent import Runtime
 from hive_core.model.config.settings import Paths
 
@@ -86,8 +86,8 @@ def _set_done(readable: asyncio.Future[None]) -> None:
 
 def open_doors(
     folder: Path, keeper: FakeDescriptorStore | None = None, uid: int = ME
-) -> ServiceDoors:
-    doors = ServiceDoors(uid, keeper)
+) -> ServiceSockets:
+    doors = ServiceSockets(uid, keeper)
     doors.listen(folder / "hand.sock")
     return doors
 
@@ -232,7 +232,7 @@ def test_without_the_user_of_hive_model_there_are_no_sockets(
     assert user_id("no-such-user") is None
 
     async def main(host: SocketHost) -> None:
-        doors, troubles, hives = ServiceDoors(None), dict[str, str](), [harness.broker.hive]
+        doors, troubles, hives = ServiceSockets(None), dict[str, str](), [harness.broker.hive]
         service = ModelSockets(
             host.sockets, doors, Paths(runtime=tmp_path), troubles, lambda: hives[-1]
         )
@@ -273,7 +273,7 @@ def test_only_hive_model_is_served_on_the_control_socket(
     harness: BrokerHarness, tmp_path: Path, uid: int
 ) -> None:
     async def main(host: SocketHost) -> None:
-        doors, paths = ServiceDoors(uid), Paths(runtime=tmp_path)
+        doors, paths = ServiceSockets(uid), Paths(runtime=tmp_path)
         await ModelSockets(host.sockets, doors, paths, {}, lambda: harness.broker.hive).listen()
         reader, writer = await asyncio.open_unix_connection(paths.model_control_socket)
         writer.write(varlink.encode({"method": HIVE + "Look", "parameters": {}}))
@@ -298,7 +298,7 @@ def test_hive_model_may_stay_silent_on_the_control_socket(
     """Other peers are closed when they send nothing at first; it may have nothing to account."""
 
     async def main(host: SocketHost) -> None:
-        doors, paths = ServiceDoors(ME), Paths(runtime=tmp_path)
+        doors, paths = ServiceSockets(ME), Paths(runtime=tmp_path)
         await ModelSockets(host.sockets, doors, paths, {}, lambda: harness.broker.hive).listen()
         reader, writer = await asyncio.open_unix_connection(paths.model_control_socket)
         await host.listen("ann")

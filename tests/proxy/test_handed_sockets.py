@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proxy.calling import PATHS, body, calling, request_bytes, stream
 
-from hive_core.doors.listeners import listening_socket
-from hive_core.doors.packets import AgentDoor, DoorGone, DoorsSynced, parse_packet
 from hive_core.proxy.connection import CONNECTIONS_MOST
+from hive_core.services.listeners import listening_socket
+from hive_core.services.packets import HandedSocket, SocketGone, SocketsSynced, parse_packet
 
 
 def test_each_socket_is_of_its_agent() -> None:
@@ -153,14 +153,14 @@ def test_a_packet_is_what_it_says_or_a_fault(packet: dict[str, object]) -> None:
     except ValueError:
         return
     match message:
-        case AgentDoor():
+        case HandedSocket():
             assert {message.agent, message.sub, message.name} <= {AGENT, OTHER, "", "s1", "worker"}
             assert 0 <= message.base < message.base + message.count <= 1 << 32
             assert message.admits(message.base)
             assert not message.admits(message.base + message.count)
-        case DoorGone():
+        case SocketGone():
             assert message.agent in (AGENT, OTHER)
-        case DoorsSynced():
+        case SocketsSynced():
             assert packet["synced"] is True
 
 

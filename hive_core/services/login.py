@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.doors.daemon_connection import DaemonConnection
+from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.varlink import Message
 
 _ANSWER: Final = 10.0

@@ -17,7 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from hive_core.doors.packets import PACKET_MOST, AgentDoor, DoorGone, DoorsSynced, parse_packet
+from hive_core.services.packets import (
+    PACKET_MOST,
+    HandedSocket,
+    SocketGone,
+    SocketsSynced,
+    parse_packet,
+)
 
 log = logging.getLogger(__name__)
 # At once and in a second, so that many connections here do not delay other sockets.
@@ -35,7 +41,7 @@ def peer_uid(connection: socket.socket) -> int:
     return int(_PEER.unpack(data)[1]) % _FIELD
 
 
-class DoorConnection(Protocol):
+class HandedConnection(Protocol):
     """An accepted connection. At its end it calls `closed`, which the listener sets."""
 
     closed: Callable[[], None]
@@ -51,27 +57,27 @@ class ConnectionFactory:
     `new` returns what makes the connections of one socket. More than `most` wait in its queue.
     """
 
-    new: Callable[[AgentDoor], Callable[[], DoorConnection]]
+    new: Callable[[HandedSocket], Callable[[], HandedConnection]]
     most: int
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
-class DoorListener:
+class HandedListener:
     """Accepts the connections of one socket."""
 
-    door: AgentDoor
+    agent_socket: HandedSocket
     listening: socket.socket
     factory: ConnectionFactory
-    admits: Callable[[AgentDoor, int], bool] = AgentDoor.admits
-    connections: set[DoorConnection] = field(default_factory=set)
-    _new_connection: Callable[[], DoorConnection] = field(init=False)
+    admits: Callable[[HandedSocket, int], bool] = HandedSocket.admits
+    connections: set[HandedConnection] = field(default_factory=set)
+    _new_connection: Callable[[], HandedConnection] = field(init=False)
     _accepting: bool = False
     _accepted: int = 0
     _second: float = 0.0
 
     def start(self) -> None:
-        self._new_connection = self.factory.new(self.door)
+        self._new_connection = self.factory.new(self.agent_socket)
         self.listening.settimeout(0)
         self._resume()
 
@@ -109,15 +115,17 @@ class DoorListener:
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
             except OSError as error:  # no descriptors are left: another try when one is
-                log.warning("Cannot accept a connection of %s: %s", self.door.name, error)
+                log.warning("Cannot accept a connection of %s: %s", self.agent_socket.name, error)
                 self._pause_for(_WAIT)
                 return
             self._serve(accepted)
 
     def _serve(self, accepted: socket.socket) -> None:
         uid = peer_uid(accepted)
-        if not self.admits(self.door, uid):
-            log.warning("Refused a client with uid %s on the socket of %s", uid, self.door.name)
+        if not self.admits(self.agent_socket, uid):
+            log.warning(
+                "Refused a client with uid %s on the socket of %s", uid, self.agent_socket.name
+            )
             accepted.close()
             return
         accepted.settimeout(0)
@@ -128,14 +136,14 @@ class DoorListener:
         self.factory.tasks.add(task)  # so that it is not forgotten before it is done
         task.add_done_callback(self.factory.tasks.discard)
 
-    async def _open(self, connection: DoorConnection, accepted: socket.socket) -> None:
+    async def _open(self, connection: HandedConnection, accepted: socket.socket) -> None:
         try:
             await connection.open(accepted)
         except OSError:
             accepted.close()
             self._remove_connection(connection)
 
-    def _remove_connection(self, connection: DoorConnection) -> None:
+    def _remove_connection(self, connection: HandedConnection) -> None:
         was_full = len(self.connections) >= self.factory.most
         self.connections.discard(connection)
         if was_full:
@@ -155,7 +163,7 @@ class Listeners:
     """All sockets, by agent and sub-agent."""
 
     factory: ConnectionFactory
-    _listeners: dict[tuple[str, str], DoorListener] = field(default_factory=dict)
+    _listeners: dict[tuple[str, str], HandedListener] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._listeners)
@@ -164,17 +172,21 @@ class Listeners:
     def agents(self) -> set[str]:
         return {agent for agent, _ in self._listeners}
 
-    def add(self, door: AgentDoor, descriptor: int) -> None:
+    def add(self, agent_socket: HandedSocket, descriptor: int) -> None:
         """Serve this socket. ValueError: it does not listen, or is of another kind."""
         listening = listening_socket(descriptor)
-        before = self._listeners.get(door.key)
-        if before is not None and before.door == door and _is_same(before.listening, listening):
+        before = self._listeners.get(agent_socket.key)
+        if (
+            before is not None
+            and before.agent_socket == agent_socket
+            and _is_same(before.listening, listening)
+        ):
             listening.close()
             return
         if before is not None:
-            before.stop(abort=before.door != door)
-        listener = DoorListener(door, listening, self.factory)
-        self._listeners[door.key] = listener
+            before.stop(abort=before.agent_socket != agent_socket)
+        listener = HandedListener(agent_socket, listening, self.factory)
+        self._listeners[agent_socket.key] = listener
         listener.start()
 
     def remove(self, key: tuple[str, str]) -> None:
@@ -210,7 +222,7 @@ def _is_same(one: socket.socket, other: socket.socket) -> bool:
 
 
 @dataclass(slots=True)
-class HandClient:
+class HandoverClient:
     """Receives sockets from hived, and connects again when hived restarts."""
 
     path: Path
@@ -232,10 +244,10 @@ class HandClient:
             packet, descriptors = data
             message = self._take(packet, descriptors)
             match message:
-                case DoorsSynced() if keys is not None:
+                case SocketsSynced() if keys is not None:
                     self.listeners.keep_only(keys)
                     keys = None
-                case AgentDoor() if keys is not None:
+                case HandedSocket() if keys is not None:
                     keys.add(message.key)
                 case _:
                     pass
@@ -243,9 +255,9 @@ class HandClient:
     def _take(self, packet: bytes, descriptors: list[int]) -> object:
         try:
             message = parse_packet(packet)
-            if isinstance(message, DoorGone):
+            if isinstance(message, SocketGone):
                 self.listeners.remove((message.agent, message.sub))
-            if isinstance(message, AgentDoor) and descriptors:
+            if isinstance(message, HandedSocket) and descriptors:
                 self.listeners.add(message, descriptors.pop(0))
         except ValueError as error:
             log.warning("Cannot use a packet of hived: %s", error)

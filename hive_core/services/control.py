@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from hive_core import varlink
-from hive_core.doors.journal import ReportJournal
 from hive_core.errors import HIVE, BadFrame, Busy, Internal, StorageFull, Unreachable, from_wire
+from hive_core.services.journal import ReportJournal
 from hive_core.varlink import FrameReader, Message
 
 log = logging.getLogger(__name__)
