@@ -43,7 +43,9 @@ class ConversationLog:
         self._sync_file = sync
         self._is_synced = True
         self._unlocked_at: int | None = None  # its size; None: this process writes
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The names of conversations are ids of tasks: no other user of the container lists them.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
         self._file = self._open_file()
         try:
             self.state = self._read()

@@ -68,18 +68,20 @@ def test_a_record_has_a_known_kind_and_a_bounded_size() -> None:
 
 
 def test_a_log_is_of_its_owner_only_and_is_read_again(tmp_path: Path) -> None:
-    with ConversationLog(tmp_path, MAIN) as log:
+    folder = tmp_path / "session"
+    with ConversationLog(folder, MAIN) as log:
         log.append(SYSTEM)
         log.append(HELLO)
         first = log.state.log
-    file = tmp_path / MAIN / "log"
+    file = folder / MAIN / "log"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    with ConversationLog(tmp_path, MAIN) as log:
+    for place in (folder, file.parent):  # the names of conversations are ids of tasks
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    with ConversationLog(folder, MAIN) as log:
         assert log.state.log == first
         assert log.state.system == SYSTEM["text"]
         assert log.state.seen == {"m1"}
-    assert conversations(tmp_path) == [MAIN]
+    assert conversations(folder) == [MAIN]
 
 
 def test_a_torn_tail_is_cut_off_before_the_next_record(tmp_path: Path) -> None:
