@@ -16,6 +16,7 @@ from hive_core.agent.session.state import ConversationState, texts
 from hive_core.errors import Conflict, InvalidArgument
 
 FILE: Final = "inherited"
+_SYSTEM: Final = "system-prompt"
 SEGMENT_MOST: Final = 12 << 20  # a record of a log has to hold it
 
 
@@ -31,13 +32,30 @@ def segment_of(records: Sequence[Record]) -> bytes:
          "is_error": (call.result or {}).get("is_error") is not False}
         for call in state.calls
     ]  # fmt: skip
-    rows = {"history": state.history, "calls": calls}
+    rows = {"history": [_without_system(text) for text in state.history], "calls": calls}
     data = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
     if len(data) > SEGMENT_MOST:
         raise Conflict(
             f"the conversation has {len(data)} bytes, and {SEGMENT_MOST} can be inherited"
         )
     return data
+
+
+def _without_system(text: str) -> str:
+    """A message whose system prompt is empty: that of the queen has her persona and her phase.
+
+    The runtime puts the prompt of the conversation that goes on in its place.
+    """
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    parts = message.get("parts") if isinstance(message, dict) else None
+    systems = [part for part in parts if isinstance(part, dict)
+               and part.get("part_kind") == _SYSTEM] if isinstance(parts, list) else []  # fmt: skip
+    for part in systems:
+        part["content"] = ""
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")) if systems else text
 
 
 def read_segment(data: bytes) -> Record:

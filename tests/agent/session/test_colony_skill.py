@@ -51,7 +51,7 @@ def test_a_queen_hands_over_the_skill_that_she_wrote(host: SessionHost) -> None:
 
 
 def test_a_queen_hands_over_the_conversation_up_to_her_last_turn(host: SessionHost) -> None:
-    """Q14, Q16: what was said in the turn of the call is not in it."""
+    """Q14, Q15, Q16: what was said in the turn of the call is not in it, nor is her prompt."""
     colony = {"name": "heir", "task": "Go on.", "skill_path": "skills/bees", "inherit": "full"}
     edit = {"path": "skills/bees/SKILL.md", "new": SKILL}
     host.model.script = [
@@ -73,6 +73,8 @@ def test_a_queen_hands_over_the_conversation_up_to_her_last_turn(host: SessionHo
     part = host.world.call("heir", "get_artifact", id=named["artifact"])
     data = base64.b64decode(str(part["data"]))
     assert hashlib.sha256(data).hexdigest() == named["sha256"]
+    first = json.loads(json.loads(data)["history"][0])["parts"][0]  # Q15: without her prompt
+    assert (first["part_kind"], first["content"]) == ("system-prompt", "")
     text = str(read_segment(data)["history"])
     assert "The first letter." in text
     assert "The first answer." in text
