@@ -138,6 +138,8 @@ def test_a_queen_reports_an_expired_credential_in_every_phase(hive: World, now: 
     hive.call("operator", "grant_capability", agent="queen", capability="secret:news")
     hive.call("operator", "set_secret", agent="queen", key="news", value="x-hush-4711-x")
     move_to(hive, now)
+    (row,) = rows(hive.call("queen", "list_credentials")["credentials"])  # Q35: for her reminder
+    assert row["key"] == "news"
     reported = hive.call("queen", "report_expired_credential", key="news", message="401")
     assert reported["error"] == "credential_expired"
     tools = rows(hive.call("queen", "list_toolset")["tools"])

@@ -121,7 +121,7 @@ _PROGRAMS: Final = frozenset({
 _PASSING_ACTIONS: Final = frozenset({"receive", "read", "read_artifact", "work"})
 _PASSING: Final = frozenset({
     "begin_artifact", "append_artifact", "wake", "cancel_question", "get_usage", "loose_ends",
-    "list_tasks",
+    "list_tasks", "list_credentials",
 })  # fmt: skip
 
 # For a tool of another phase the one that serves best; the others go by the similarity of names.
