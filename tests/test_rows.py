@@ -15,18 +15,21 @@ import pytest
 
 TESTS = Path(__file__).parent
 # A row that asks for a page: which, and the word that has to stand there.
-PAGES = {"T15": ("docs/guide/tasks.md", "A2A")}
+PAGES = {"T15": ("docs/guide/tasks.md", "A2A"), "Z16": ("docs/guide/clones.md", "hive_delegate")}
 ROWS = tuple(
     f"{letter}{number}"
     for letter, numbers in {
         "T": (*range(1, 10), *range(11, 16)),
         "K": (*range(1, 23), *range(24, 34), 36, 39, 42),
-        "H": (11, 21),
-        "Q": (*range(20, 25), *range(26, 30), *range(31, 35), 39, 40, 42, 43),
+        "H": (11, 21, 25, 29),
+        "Q": (
+            *range(1, 25), *range(26, 30), *range(31, 41), 42, 43, 44, 46, 47, 50, 51, 53, 54,
+        ),
+        "Z": range(1, 18),
     }.items()
     for number in numbers
-)
-_NAMED = re.compile(r"\b([TKHQ])(\d+)(?:-\1?(\d+))?\b")
+)  # fmt: skip
+_NAMED = re.compile(r"\b([TKHQZ])(\d+)(?:-\1?(\d+))?\b")
 
 
 def rows_in(text: str) -> Iterator[str]:

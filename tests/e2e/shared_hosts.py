@@ -29,6 +29,10 @@ FILES: Final = {
     "plans": ("test_rows_recovery", "test_rows_plans"),
     "starts": ("test_revocation", "test_attacks_starts"),
     "commands": ("test_cli_commands", "test_cli_inside"),
+    "clones": (
+        "test_rows_subagents", "test_rows_clones", "test_rows_sessions", "test_rows_queens",
+        "test_cli_runtimes",
+    ),
     "authority": ("test_rows_authority", "test_rows_roles", "test_rows_audit"),
 }  # fmt: skip
 _NAMES: Final = {file: name for name, files in FILES.items() for file in files}

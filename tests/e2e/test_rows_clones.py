@@ -1,165 +1,169 @@
-"""Sub-agents inside a container (rows Z14, H25): two uids of one container, each with its sockets.
-
-They attack as their uid: the sockets of their agent, those of the other one, their depth, their
-deadline.
-"""
+"""Clones of real sessions (rows Z1 to Z17), each in the container of its agent."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from e2e.clone_host import (
+    deploy,
+    need_runtime,
+    prepare_clone_host,
+    propose,
+    records,
+    run_turn,
+    wait_for_approval,
+)
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
-from e2e.subagent_host import make_subagent_host
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
-# A process of this uid in the container, which claims to be its agent, and what it was answered at
-# each socket: a call of hived, or a status of HTTP. Empty: not served.
-TRY = """
-import http.client, json, os, socket, sys
-os.environ.update(HIVE_DEPTH="0", HIVE_CLONE_DEPTH="0", HIVE_NAME="root")
-os.setgroups([]), os.setgid(int(sys.argv[1])), os.setuid(int(sys.argv[1]))
-def call(path, method, parameters):
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(20)
-    connection.connect(path)
-    if method.startswith("/"):
-        client = http.client.HTTPConnection("model")
-        client.sock = connection
-        client.request("POST", method, json.dumps(parameters))
-        return client.getresponse().status
-    call = {"method": "org.hive.Broker." + method, "parameters": parameters}
-    connection.sendall(json.dumps(call).encode() + bytes(1))
-    data = b""
-    while not data.endswith(bytes(1)):
-        data += connection.recv(65536) or bytes(1)
-    return json.loads(data[:-1] or b"null")
-answers = []
-for path, method, parameters in json.loads(sys.argv[2]):
-    try:
-        answers.append(call(path, method, parameters))
-    except (OSError, http.client.HTTPException) as error:
-        answers.append(type(error).__name__)
-print(json.dumps(answers))
+# Name, user, capabilities and no_new_privs of the fork server and of what it forked.
+FORKED = r"""
+cd /proc; for name in hive-forkserver hive-runtime; do
+  sed -sn '/^\(Name\|Uid\|CapEff\|NoNewPrivs\):/p' $(grep -lx $name */comm | sed s/comm/status/) |
+    awk '{printf "%s ", $2} END {print ""}'
+done
 """
-Words = tuple[str, str, dict[str, Any]]
-CHAT: tuple[str, dict[str, Any]] = (
-    "/v1/chat/completions", {"model": "actor", "messages": [{"role": "user", "content": "x"}]},
-)  # fmt: skip
-WHO: tuple[str, dict[str, Any]] = ("Whoami", {})
-BROKER, MODEL = "/run/hive/broker.sock", "/run/hive/model.sock"
-GONE = ("FileNotFoundError", "ConnectionRefusedError")
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = make_subagent_host(lab)
-    made.grow(ann={"role": "worker", "parent": "root", "add_capabilities": ["subagents"]})
-    made.wait("running", "ann")
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = prepare_clone_host(shared_host)
+    need_runtime()
+    return made
 
 
-def open_sub(host: HiveHost, **more: object) -> dict[str, Any]:
-    words = {"kind": "named", "name": "echo", "tools": ["get_task"], "timeout_seconds": 600}
-    reply = host.ask("ann", "OpenSubagent", **{**words, **more})
-    assert not reply.error, reply
-    return dict(reply.parameters)
+def subagent_events(host: HiveHost, agent: str) -> list[dict[str, Any]]:
+    """What the log has of the sub-agents of an agent: opened, closed."""
+    rows = [row for row in host.events(limit=1000) if row["kind"] == "subagent"]
+    own = {row["fields"]["sub"] for row in rows if row["caller"] == agent}
+    return [row["fields"] for row in rows if row["fields"]["sub"] in own]
 
 
-def attempt(host: HiveHost, uid: int, *words: Words) -> list[Any]:
-    """What a process with this uid in ann's container gets at each socket."""
-    text = host.inside("ann", "/usr/bin/python3", "-Ic", TRY, str(uid), json.dumps(words))
-    answers: list[Any] = json.loads(text)
-    return answers
+def test_a_session_forks_a_clone_which_runs_as_its_own_user(host: HiveHost) -> None:
+    """Z1, Z8, Z11: model, session, sockets, a process of another user, metering, the result."""
+    worker = {"parent": "root", "role": "worker", "runtime": "builtin"}
+    host.grow(bob={**worker, "add_capabilities": ["subagents"]})
+    said = run_turn(host, "bob", "fork it")
+    opened, closed = subagent_events(host, "bob")
+    assert opened["sub_kind"] == "clone"
+    assert said == f"my clone had uid {opened['uid']}", said
+    assert (closed["status"], closed["model_calls"]) == ("success", 2)
+    (result,) = [row for row in records(host, "bob") if row["t"] == "result"]
+    answer = json.loads(result["content"])
+    assert (answer["status"], answer["error"]) == ("success", None)
+    assert answer["content"] == f"uid {opened['uid']}"
+    for metadata in (answer["metadata"], closed["metadata"]):
+        assert (metadata["agent"], metadata["model"]) == ("clone", "actor-1")
+        assert metadata["provider"]
+        assert metadata["latency_ms"] > 0
+        assert metadata["usage"]["output_tokens"] > 0
+    used = [row for row in host.events(limit=1000) if row["operation"] == "use_tool"]
+    assert used[-1]["fields"]["sub"] == opened["sub"]
+    assert host.inside("bob", "ls", "/run/hive/sub") == ""
+    assert host.inside("bob", "ls", "/agents/bob/state/sub") == ""
+    # The runtime was forked by a server that can take a user and end a process, and no more.
+    server, runtime = host.inside("bob", "sh", "-c", FORKED).splitlines()
+    assert server.split() == ["hive-forkserver", "0", "00000000000000e0", "1"]
+    assert runtime.split() == ["hive-runtime", "1000", "0000000000000000", "1"]
 
 
-def sub_rows(host: HiveHost) -> list[dict[str, Any]]:
-    return list(host.call("ListSubagents", agent="ann")["subagents"])
+def test_the_first_request_of_a_clone_begins_as_the_next_one_of_its_parent(host: HiveHost) -> None:
+    """Z2, Z3, Z13, Q51: tools, system prompt and history are the same bytes, by their digest.
+
+    hive-model measures it: the prefix of a request is all of it but the last message.
+    """
+    calls = [row["fields"] for row in host.events(limit=1000)
+             if row["kind"] == "model" and row["caller"] == "bob"]  # fmt: skip
+    first, clone, after, parent = calls
+    assert [bool(call.get("sub")) for call in calls] == [False, True, True, False]
+    assert clone["prefix"] == parent["prefix"]
+    assert len({first["prefix"], clone["prefix"], after["prefix"]}) == 3
 
 
-def close_all(host: HiveHost) -> None:
-    for row in sub_rows(host):
-        assert not host.ask("ann", "CloseSubagent", id=row["id"], status="success").error
+# Every setting of clones, and two definitions: one stands for a clone, one is an agent of its own.
+SETTINGS = """
+[subagents]
+enabled = true
+agents_dir = "helpers"
+max_depth = 3
+ipc_mode = "artifact"
+default_model = "actor"
+timeout_seconds = 300
+cleanup_temp_files = false
+allow_clones = true
+max_clone_fork_depth = 1
+clone_sysprompt_followup = "FOLLOW <up>"
+clone_userprompt_prefix = "PREFIX"
+clone_disable_tools = ["bash", "hide:edit"]
+"""
+TWIN = '---\ntools: "."\n---\n'
+REVIEWER = "---\nname: reviewer\ntools: [bash]\n---\nYou are a REVIEWER.\n"
+# The records of the only sub-agent whose files are there.
+LOG = "cat /agents/fay/state/sub/*/.session/*/log; rm -r /agents/fay/state/sub/*"
 
 
-def test_each_uid_has_its_own_sockets_and_no_others(host: HiveHost) -> None:
-    """Neither a sub-agent those of its agent or of another one, nor the agent those of one."""
-    one, two = open_sub(host), open_sub(host)
-    doors = [(BROKER, MODEL), *((sub["broker_socket"], sub["model_socket"]) for sub in (one, two))]
-    tries = [(path, *words) for broker, model in doors for path, words in (
-        (broker, WHO), (model, CHAT),
-    )]  # fmt: skip
-    for owner, uid in enumerate((0, one["uid"], two["uid"], 61183)):
-        answers = attempt(host, uid, *tries)
-        served = [isinstance(answer, dict) or answer == 200 for answer in answers]
-        assert served == [number // 2 == owner for number in range(6)], (uid, answers)
-    mine = attempt(host, one["uid"], (one["broker_socket"], *WHO))[0]["parameters"]
-    assert (mine["name"], mine["subagent"]) == ("ann", one["id"])
-    refused = [event for event in host.events(limit=1000) if event["operation"] == "connect"]
-    assert {event["fields"].get("sub") for event in refused} >= {None, one["id"], two["id"]}
-    close_all(host)
+@pytest.fixture(name="fay", scope="module")
+def _fay(host: HiveHost) -> str:
+    """A worker with settings of its own, which keep the files of sub-agents."""
+    worker = {"parent": "root", "role": "worker", "runtime": "builtin"}
+    host.grow(fay={**worker, "add_capabilities": ["subagents"]})
+    deploy(host, "fay", {
+        "agent.toml": SETTINGS, "helpers/twin.md": TWIN, "helpers/reviewer.md": REVIEWER,
+    })  # fmt: skip
+    return "fay"
 
 
-def test_a_sub_agent_cannot_raise_what_it_may_do(host: HiveHost) -> None:
-    """Its socket says who it is; its environment and its words say nothing."""
-    one, two = open_sub(host), open_sub(host)
-    door = one["broker_socket"]
-    opening = {"kind": "clone", "name": "clone", "tools": [], "timeout_seconds": 9}
-    attacks: list[tuple[str, dict[str, Any]]] = [
-        ("OpenSubagent", opening), ("OpenSubagent", {**opening, "depth": 0}),
-        ("CloseSubagent", {"id": two["id"], "status": "error"}), ("Spawn", {"name": "new"}),
-        ("Send", {"to": "root", "body": "x"}), ("Send", {"to": two["inbox"], "body": "x"}),
-        ("ListMessages", {"agent": "ann"}), ("UseTool", {"tool": "bash", "argument": ["id"]}),
-    ]  # fmt: skip
-    answers = attempt(host, one["uid"], *((door, *attack) for attack in attacks))
-    errors = {answer["error"].rpartition(".")[2] for answer in answers}
-    assert errors <= {"NotAllowed", "InvalidParameter"}, answers
-    assert len(sub_rows(host)) == 2
-    words: list[Words] = [(door, "Send", {"to": "ann", "body": "done"}), (door, "Recv", {})]
-    sent, received = attempt(host, one["uid"], *words)
-    assert "error" not in sent
-    assert received["parameters"]["messages"] == []
-    (letter,) = host.mail("ann")
-    assert (letter["from"], letter["relation"]) == (one["inbox"], "subagent")
-    close_all(host)
+def kept_log(host: HiveHost) -> list[dict[str, Any]]:
+    """What a sub-agent of fay has written, beginning with what it was given."""
+    lines = host.inside("fay", "sh", "-c", LOG).splitlines()
+    return [json.loads(line.split(" ", 2)[2]) for line in lines]
 
 
-def test_its_calls_of_models_are_counted_to_its_agent(host: HiveHost) -> None:
-    one = open_sub(host)
-    assert attempt(host, one["uid"], (one["model_socket"], *CHAT)) == [200]
-    host.until(lambda: sub_rows(host)[0]["tokens_in"] == 100, "it was not charged")
-    assert f"ann/{one['id']}" in host.hive("model", "calls", "--agent", "ann")
-    assert one["id"] in host.hive("agent", "show", "ann")
-    sums = host.call("GetUsage", agent="ann")["sums"]
-    assert any((row["key"], row["kind"]) == ("ann", "tokens_in") for row in sums)
-    close_all(host)
+def test_the_settings_of_clones_hold_for_a_clone(host: HiveHost, fay: str) -> None:
+    """Z1, Z5, Z6, Z7, Z9, Z17: a follow-up, a prefix, and tools that it may not use."""
+    assert run_turn(host, fay, "fork your twin") == "my twin says: tool disabled: edit"
+    (opened, _) = subagent_events(host, fay)
+    assert (opened["sub_kind"], opened["clone_depth"]) == ("clone", 1)
+    assert not {"bash", "edit"} & set(opened["tools"])  # the daemon refuses them too
+    log = kept_log(host)
+    (system,) = [row["text"] for row in records(host, fay) if row["t"] == "system"]
+    order = next(row for row in log if row["t"] == "fork")
+    assert order["system"] == f"{system}\nFOLLOW <up>"
+    shown = {row["name"] for row in order["tools"]}
+    assert "bash" in shown
+    assert "edit" not in shown
+    after = log[log.index(order) :]
+    answers = [row["content"] for row in after if row["t"] == "result"]
+    assert any("tool disabled: bash" in text for text in answers), answers
+    assert "system" not in [row["t"] for row in after]
+    work = "find /agents/fay/state -name made"
+    assert host.inside(fay, "sh", "-c", work) == ""
 
 
-def test_it_ends_at_its_deadline_and_with_the_daemon(host: HiveHost) -> None:
-    """What it has open ends too, also after hived was killed."""
-    short = open_sub(host, timeout_seconds=1)
-    recv: Words = (short["broker_socket"], "Recv", {"wait": 20.0})
-    answer = attempt(host, short["uid"], recv)[0]
-    assert answer in (None, *GONE, "ConnectionResetError") or answer["error"].endswith("NotFound")
-    host.until(lambda: not sub_rows(host), "it outlived its deadline")
-    both: list[Words] = [
-        (short["broker_socket"], *WHO), (short["model_socket"], *CHAT),
-    ]  # fmt: skip
-    assert set(attempt(host, short["uid"], *both)) <= set(GONE)
-    for end in (host.restart, host.kill):
-        left = open_sub(host)
-        end()
-        host.answers()
-        host.close_connections()
-        both = [(left["broker_socket"], *WHO), (left["model_socket"], *CHAT)]
-        assert set(attempt(host, left["uid"], *both)) <= set(GONE)
-        assert sub_rows(host) == []
-        assert host.inside("ann", "ls", "/run/hive/sub", check=False) == ""
-    whys = [event["fields"].get("why") for event in host.events(limit=1000)]
-    assert whys.count("the daemon was restarted") == 2
-    assert "its deadline has passed" in whys
+def test_a_named_sub_agent_has_a_prompt_of_its_own_and_is_killed_whole_at_its_time_limit(
+    host: HiveHost, fay: str
+) -> None:
+    """Z10, Z11: no setting of clones is for it, and what it started ends with it."""
+    before = len(subagent_events(host, fay))
+    assert run_turn(host, fay, "ask the reviewer") == "did not end in 4 s and was killed"
+    opened, closed = subagent_events(host, fay)[before:]
+    assert (opened["depth"], opened.get("clone_depth", 0)) == (1, 0)
+    assert opened["tools"] == ["bash"]
+    assert closed["status"] == "timeout"
+    assert host.inside(fay, "pgrep", "-f", "sleep 4711", check=False) == ""
+    log = kept_log(host)
+    (system,) = [row["text"] for row in log if row["t"] == "system"]
+    assert "You are a REVIEWER." in system
+    written = json.dumps([row for row in log if row["t"] != "fork"])
+    assert not [word for word in ("FOLLOW", "PREFIX", "ask the reviewer") if word in written]
+
+
+def test_a_setting_that_does_not_exist_is_refused_with_its_name(host: HiveHost, fay: str) -> None:
+    """Z9: before anybody is asked to approve it."""
+    id_, _ = propose(host, fay, {"agent.toml": f"{SETTINGS}max_dept = 1\n"})
+    wait_for_approval(host, id_, "refused")
+    assert "max_dept" in host.call("GetApproval", id=id_)["approval"]["reason"]
