@@ -53,6 +53,7 @@ BY_HAND: Mapping[str, Callable[[FilledHive, str], Reply]] = {
     "note_prices": lambda _, __: {"unknown": ["x" * 64] * 1000},
     "settle_model": lambda _, __: {"reservation": "x", "status": "done"},
     "get_definition": lambda _, __: {"name": "none"},
+    "get_skill": lambda _, __: {"name": "none"},
     "get_colony": lambda _, name: {"agent": f"{name}-w1"},
     "read_pipe": lambda here, name: {"pipe": _pipe(here, name), "wait": 0},
     "take": lambda _, __: {"queue": "q0", "max": 1, "lease": 1},
