@@ -87,7 +87,7 @@ def requested_tools(use: ToolUse, workspace: Path) -> list[GateRequest]:
     if use.name == "Bash":
         if use.values.get("run_in_background"):
             raise InvalidArgument(
-                "no program may run on in the background", field="run_in_background"
+                "cannot run a program in the background", field="run_in_background"
             )
         words = list(command_words(str(use.values.get("command") or "")))
         return [GateRequest("bash", words, _SECONDS)]

@@ -203,7 +203,7 @@ class Audit:
 
 
 def refused_party(call: Call) -> str:
-    """Whose refusals are counted together: the caller's, or those of one account's logins.
+    """The party whose refusals are counted: the caller, or the account of a login.
 
     A service without a login cannot use up what is recorded of the operator's own refusals.
     """

@@ -64,7 +64,7 @@ class HeadReader:
 
 
 def parse_head(head: bytes) -> EgressTarget:
-    """The target of a head without its empty line. ConnectRefused says why it has none."""
+    """Parse the target of a CONNECT head. ConnectRefused names the fault."""
     first, *headers = head.split(b"\r\n")
     request = _REQUEST.fullmatch(first)
     if request is None:

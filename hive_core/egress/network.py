@@ -58,7 +58,7 @@ class HostNetwork:
         return connected
 
     def is_own(self, address: Address) -> bool:
-        """To an address of its own the host talks from that address; nothing is sent."""
+        """Whether this host has the address: the kernel then uses it as source. Sends nothing."""
         with socket.socket(_family(address), socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect((str(address), _PORT))

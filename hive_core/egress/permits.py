@@ -94,5 +94,5 @@ class EgressPermits:
         return permit
 
     def report(self, report: EgressReport) -> None:
-        """Tell hived about a connection, now or when it is there again."""
+        """Report a connection to hived, or later if hived is away."""
         self.reports.add(report.connection, report.parameters)

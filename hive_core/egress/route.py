@@ -75,7 +75,7 @@ class EgressRouter:
                 del shared[agent]
 
     async def open(self, report: EgressReport) -> tuple[EgressPermit, socket.socket]:
-        """A connection to the target of the report, in which it writes where that is."""
+        """Connect to the target of the report; sets the address in the report."""
         permit = await self.permits.ask(report.agent_socket, report.target)
         report.rule = permit.rule
         addresses = await self._resolve(report.agent_socket, report.target)

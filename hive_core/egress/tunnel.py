@@ -51,7 +51,7 @@ class TunnelSide(asyncio.Protocol):
 
     @override
     def eof_received(self) -> bool:
-        """Pass on the end; the other direction stays open until its own."""
+        """Pass the end of input on; the other direction stays open until it ends too."""
         self.has_ended = True
         other = self.other
         if other is None or other.transport is None or other.has_ended:

@@ -35,7 +35,7 @@ def write_refusal(out: Path, error: JobRefused) -> None:
 
 
 def write_fault(out: Path, reason: str) -> None:
-    """Write that the job itself failed, so that there is no result."""
+    """Write that the job failed without a result."""
     _write(out, {"fault": line(reason)})
 
 

@@ -108,7 +108,7 @@ def settle_delivery(
             rest.pop(delivery.id, None)
         case TryLater(reason, after):
             if now - delivery.created >= LONGEST:
-                log.error("Cannot notify %s in a day: %s", delivery.route, reason)
+                log.error("Gave up notifying %s after 24 hours: %s", delivery.route, reason)
                 rest.pop(delivery.id, None)
             elif delivery.id in rest:
                 due = now + max(min(after, LONGEST), pause_after(delivery.attempts))

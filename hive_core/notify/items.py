@@ -26,7 +26,7 @@ _NAMES: Final[Mapping[str, str]] = {"refused_commit": "commit refused", "alarm":
 
 @dataclass(frozen=True, slots=True)
 class NoticeItem:
-    """`key` is the same as long as it is the same thing. `text` may be written by an agent.
+    """`key` identifies the item. An agent may have written `text`.
 
     `id` is what settles it: of a question, a task, an approval, or the name of an agent.
     """

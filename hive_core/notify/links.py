@@ -1,4 +1,4 @@
-"""Links of a notice: what whoever has it may do with one tap, and never a yes to something."""
+"""Links of a notice: what its reader can do with one tap. No link approves anything."""
 
 from __future__ import annotations
 

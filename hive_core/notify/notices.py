@@ -151,7 +151,7 @@ def decide_notices(
 
 
 def _settle(shown: dict[str, ShownItem], open_keys: set[str]) -> list[Notice]:
-    """Items that wait no longer; a notice that stands alone is replaced."""
+    """Remove settled items; a notice that was sent alone is replaced by a settled notice."""
     over = [key for key in shown if key not in open_keys]
     items = {key: shown.pop(key) for key in over}
     return [
@@ -188,7 +188,7 @@ def _remind(
     route: NotifyRoute, shown: dict[str, ShownItem], waiting: Sequence[NoticeItem], now: float, *,
     urgent_only: bool,
 ) -> list[Notice]:  # fmt: skip
-    """One reminder of each item that has one due, however many fell into quiet hours."""
+    """Send one reminder for each item that is due, even if several fell into quiet hours."""
     notices = []
     for item in waiting:
         known = shown.get(item.key)

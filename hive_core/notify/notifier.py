@@ -88,7 +88,7 @@ class Notifier:
         await self._deliver()
 
     async def _ask(self) -> list[NoticeItem]:
-        """What happened since the last step; what waits is looked at then, and now and then."""
+        """Read the events since the last step, and the waiting items after an event or a pause."""
         try:
             events, cursor = await self.source.events(self.state.cursor)
             now = self.now()
@@ -134,7 +134,7 @@ class Notifier:
             return notice
 
     async def _with_links(self, route: NotifyRoute, notice: Notice) -> Notice:
-        """The notice with its links; without any where hived gives none: it is sent anyway."""
+        """Add links to the notice. If hived offers none, send the notice without links."""
         thing = linked_thing(route, notice)
         if thing is None:
             return notice

@@ -1,4 +1,4 @@
-"""What hive-notify asks hived, over a connection of login.sock that is made again."""
+"""What hive-notify asks hived on login.sock; it reconnects when the connection breaks."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class SpanBuilder:
                 pass
 
     def flush(self, now: float) -> None:
-        """Give up the wait for turns that are not recorded in time."""
+        """Release spans whose turn was not recorded in time."""
         late = {one.agent for one in self.state.waiting if now - one.span.end >= TURN_WAIT}
         for agent in late:
             keep_bounded(self.state.without_turns, agent, value=True)
@@ -230,7 +230,7 @@ class SpanBuilder:
         ))  # fmt: skip
 
     def _above(self, event: LogEvent) -> tuple[str, str]:
-        """The trace and the attempt of the task that this is for; empty without one."""
+        """The trace and the attempt of the task that the event belongs to; empty without a task."""
         id_ = event.text("task")
         if not id_:
             return "", ""

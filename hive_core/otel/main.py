@@ -57,7 +57,7 @@ def load_otel_settings(path: Path) -> OtelSettings:
         key = ".".join(("otel", *map(str, fault["loc"])))
         raise InvalidArgument(f"{key}: {fault['msg']}", field=key) from error
     if not settings.url:
-        raise InvalidArgument("otel.url: names no receiver", field="otel.url")
+        raise InvalidArgument("otel.url: must name a receiver", field="otel.url")
     return settings
 
 

@@ -44,7 +44,7 @@ class OtlpReceiver:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     async def send(self, spans: Sequence[Span]) -> Unsent | None:
-        """Send them once; None when they are over, because they were taken or refused for good."""
+        """Send the spans once. None: the receiver took them, or refused them for good."""
         request = export_request(spans, self.resource, VERSION)
         body = json.dumps(request, separators=(",", ":")).encode()
         sent = {"Content-Type": "application/json", **self.headers}

@@ -130,7 +130,7 @@ def _is_open_to(relationship: int, answer: Permit) -> bool:
 
 
 class Rule(ABC):
-    """Who may do something. The audit log has its `name`, the reference pages its `text`."""
+    """A rule of authorization. The audit log has its `name`, the reference pages its `text`."""
 
     # The decision tree for each relationship; absent until `compile` ran. It is not a cached
     # property: the lookup of one costs more than the decision itself.

@@ -141,7 +141,7 @@ class Accounts:
         self._journal.keep(settlement.reservation, settlement.parameters)
 
     def settle(self, settlement: Settlement) -> None:
-        """Tell hived what a call used, now or when it is there again."""
+        """Settle a call at hived, or later if hived is away."""
         self._open.pop(settlement.reservation, None)
         self._settlements.add(settlement.reservation, settlement.parameters)
 

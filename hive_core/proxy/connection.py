@@ -126,7 +126,7 @@ class ModelConnection(H11Protocol):
         return cycle is not None and not cycle.response_complete
 
     def _has_sized_body(self) -> bool:
-        """Whether the rest of a body comes whose length is known."""
+        """Whether a body of known length is still arriving."""
         names = {name for name, _ in self.headers} if self._is_in_request() else set()
         return b"content-length" in names and self.cycle.more_body
 

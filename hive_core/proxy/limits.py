@@ -35,9 +35,13 @@ class CallLimits:
     def admit(self, agent: str, limits: ModelLimits) -> Iterator[None]:
         """Count a call while it runs. CallFailed (429) where there are too many."""
         if self._running[agent] >= limits.concurrent:
-            raise rate_limited(f"{limits.concurrent} calls of this agent run already", 1.0)
+            raise rate_limited(
+                f"limit of running model calls of this agent ({limits.concurrent}) reached", 1.0
+            )
         if self._running.total() >= limits.concurrent_all:
-            raise rate_limited("as many calls as this host allows run already", 1.0)
+            raise rate_limited(
+                f"host limit of running model calls ({limits.concurrent_all}) reached", 1.0
+            )
         self._check_rate(agent, limits.calls_a_minute)
         self._running[agent] += 1
         try:
@@ -53,7 +57,7 @@ class CallLimits:
             begun.popleft()
         if len(begun) >= most:
             wait = begun[len(begun) - most] + MINUTE - now
-            raise rate_limited(f"{most} calls in a minute are used up", wait)
+            raise rate_limited(f"limit of model calls a minute ({most}) reached", wait)
         begun.append(now)
 
     def refuse(self, key: RefusedKey, reason: str, seconds: float) -> None:
@@ -103,13 +107,13 @@ class CallLimits:
 
     @contextmanager
     def hold_bytes(self, limits: ModelLimits) -> Iterator[Callable[[int], None]]:
-        """Count the bytes of a body while it is in memory. CallFailed: 503, too many are."""
+        """Count the bytes of a body while it is in memory. CallFailed (503) above the limit."""
         held = 0
 
         def add(size: int) -> None:
             nonlocal held
             if self._bytes + size > _BODIES * limits.body:
-                raise unavailable("hive-model holds as many requests as it has memory for")
+                raise unavailable("memory limit for request bodies reached; try again")
             held += size
             self._bytes += size
 

@@ -44,7 +44,7 @@ class Relay:
     _was_counted: bool = field(default=False, init=False)
 
     async def run(self, begun: BegunAnswer) -> str:
-        """Pass the answer on; its status for the settlement. CallFailed: nothing was passed on."""
+        """Pass the answer on and return its status. CallFailed: nothing was passed on yet."""
         self.first_at = monotonic()
         if begun.answer.header(b"content-type").lower().startswith(_STREAM):
             return await self._stream(begun)

@@ -50,7 +50,7 @@ _ANSWER_MOST: Final = 192  # tokens
 
 
 def small_request(conversation: ModelConversation, context: int, most_out: int | None) -> bytes:
-    """The request for hive-small. The same beginning each time, which it computes only once."""
+    """The request for hive-small. Its beginning is always equal, so it is computed once."""
     names = offered_tools(conversation)
     head = _HEAD + "\n\n".join(_EXAMPLES[name] for name in names) if names else _PLAIN
     turns = _turns(conversation, context)
@@ -172,5 +172,5 @@ def _call(text: str, conversation: ModelConversation) -> WrittenCall | None:
 
 
 def _only_tokens(usage: TokenUsage) -> TokenUsage:
-    """Its tokens are not counted as cached: a price for them would mean a cache of a provider."""
+    """Usage without cache tokens: the embedded model has no provider cache to pay for."""
     return TokenUsage(usage.tokens_in, usage.tokens_out, estimated=usage.estimated)

@@ -125,7 +125,7 @@ class ForkServer:
         os.close(handle)
 
     def _warm_up(self, wire: str) -> None:
-        """Import what this wire needs; what is there then is no garbage of any runtime."""
+        """Import the libraries of this wire, and freeze the heap so that forks do not scan it."""
         if wire in self._warm or wire not in WIRES:
             return
         gc.disable()
@@ -200,7 +200,7 @@ def _confine(request: ForkedRuntime) -> None:
 
 
 def _take_name(name: str) -> None:
-    """Be shown as this by ps(1)."""
+    """Set the process name that ps(1) shows."""
     with Path("/proc/self/comm").open("w") as comm:
         comm.write(name)
 

@@ -22,7 +22,7 @@ from hive_core.runtime.wire import ModelChoice
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a call came to."""
+    """The result of a call."""
 
     content: str
     is_error: bool = False

@@ -166,19 +166,19 @@ class DaemonReports:
         self._send(key)
 
     def send_all(self) -> None:
-        """Repeat all of them, on a new connection."""
+        """Send all open reports again, on a new connection."""
         self._refused.clear()
         for key in list(self._reports):
             self._send(key)
 
     def send_refused(self) -> None:
-        """Repeat those that hived could not take for the moment."""
+        """Repeat the reports that hived refused for now."""
         refused, self._refused = self._refused, []
         for key in refused:
             self._send(key)
 
     async def drain(self, seconds: float) -> None:
-        """Wait until hived has all of them, at the end of the program."""
+        """Wait until hived has answered every report, at the end of the program."""
         self._drained.clear()
         if self._reports:
             with suppress(TimeoutError):

@@ -63,7 +63,7 @@ class DaemonConnection:
     async def stream(
         self, operation: str, parameters: Message | None = None
     ) -> AsyncIterator[Message]:
-        """Each reply of a call with `more`. Who stops early closes the connection."""
+        """Yield each reply of a call with `more`. A caller that stops early must close it."""
         async with self._turn:
             self._send(operation, parameters or {}, more=True)
             is_whole = False

@@ -92,7 +92,7 @@ class ReportJournal:
         self._file = file
 
     def _fail(self, error: OSError) -> None:
-        """Go on without the file: then only the end of the process loses what is open."""
+        """Continue without the file; open reports are then lost when the process ends."""
         log.error("Cannot keep reports in %s, and go on without: %s", self._path, error)
         self.close()
 

@@ -204,7 +204,7 @@ class Listeners:
 
 
 def listening_socket(descriptor: int) -> socket.socket:
-    """The descriptor as a socket, which owns it. ValueError: it is closed then."""
+    """Wrap the descriptor as a socket, which owns it. ValueError: the descriptor was closed."""
     try:
         received = socket.socket(fileno=descriptor)
     except OSError as error:
@@ -238,7 +238,7 @@ class HandoverClient:
             await asyncio.sleep(_WAIT)
 
     async def _receive(self, connection: socket.socket) -> None:
-        """Until hived closes. What hived does not hand over again is gone."""
+        """Receive sockets until hived closes; then drop sockets that it did not send again."""
         keys: set[tuple[str, str]] | None = set()
         while data := await _packet(connection):
             packet, descriptors = data

@@ -1,4 +1,4 @@
-"""What the service manager is told."""
+"""Notifications to the service manager: sd_notify(3)."""
 
 from __future__ import annotations
 

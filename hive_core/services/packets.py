@@ -1,4 +1,4 @@
-"""Who stands behind a socket: an agent or one of its sub-agents, as hived says."""
+"""The packets with which hived hands over sockets, and the agent that each belongs to."""
 
 from __future__ import annotations
 

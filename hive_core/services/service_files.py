@@ -31,7 +31,7 @@ def read_settings(path: Path, table: str) -> dict[str, object]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file that is on disk as a whole afterwards, or is as it was."""
+    """Replace a file atomically."""
     beside = path.with_suffix(".new")
     with beside.open("wb") as file:
         file.write(data)

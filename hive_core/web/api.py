@@ -1,6 +1,6 @@
 """The HTTP API: operations, streams, events and metrics for programs, with a token.
 
-Nothing here decides: hived knows the token, its scope, and what it may do. Cookies count nowhere.
+hived authorizes every call by the token and its scope. Cookies are ignored.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _STATUS: Final[Mapping[type[HiveError], int]] = {
 
 
 class _Problem(Exception):
-    """A request that hived does not get."""
+    """A request that hive-web refuses before it asks hived."""
 
     def __init__(self, status: int, error: str, reason: str) -> None:
         super().__init__(reason)

@@ -110,7 +110,7 @@ class WebApp:
             await secured(scope, receive, send)
 
     def _send_home(self, scope: Scope, host: str) -> Response:
-        """Where the dashboard is for a browser that came by a number; else a refusal."""
+        """Redirect a browser that used an IP address to the configured name; refuse other hosts."""
         home = guard.canonical_host(host, self._hosts)
         if home is None or scope["method"] not in guard.SAFE_METHODS:
             return _text(421, "cannot serve this host: it is not one of [web] origins")
@@ -260,7 +260,7 @@ class _SecuredResponse:
 
 
 def _with_security_headers(send: Send) -> Send:
-    """The same, with the headers that each response has; a response may have set one itself."""
+    """Wrap `send` to add the security headers; a header that the response sets itself stays."""
 
     async def send_secured(message: dict[str, object]) -> None:
         if message["type"] == "http.response.start":
@@ -291,7 +291,7 @@ def _fault_page(visit: Visit, status: int, reason: str) -> Response:
 
 
 def _unknown_login(scope: Scope, request: Request) -> Response:
-    """A browser that another site sent here has kept its cookie back: it loads the page again."""
+    """The browser withheld the cookie because another site linked here: load the page again."""
     if request.path in ("/live", "/badge") or request.method == "POST":
         return _text(401, "cannot serve this: log in first")
     if guard.single_header(scope["headers"], b"sec-fetch-site") == "cross-site":

@@ -34,7 +34,7 @@ class WebConnection(BoundedHttpConnection):
 
     @override
     def eof_received(self) -> bool:  # type: ignore[override]  # as its base class
-        """A browser that leaves a stream ends it; else its login would have it for long."""
+        """End the stream when the browser closes its side, to free a stream of its login."""
         if self._is_stream:
             self.transport.abort()
         return super().eof_received()

@@ -60,7 +60,7 @@ GAP: Final = _special("gap")  # frames are lost: load the page again
 class FrameLog:
     """The newest frames, at most so many and so many bytes.
 
-    Ids of another run of the program are known to be of another.
+    An id contains the epoch of the program, so ids of an earlier run are recognized.
     """
 
     epoch: str = field(default_factory=lambda: secrets.token_hex(4))

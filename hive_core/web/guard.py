@@ -86,7 +86,7 @@ def ended_cookie() -> str:
 
 
 def form_token(secret: str) -> str:
-    """A token of this session, masked anew each time: compressed pages do not tell it (BREACH)."""
+    """A form token with a fresh mask, so that compressed pages do not leak it (BREACH)."""
     token, mask = _token(secret), secrets.token_bytes(_TOKEN_BYTES)
     return base64.urlsafe_b64encode(mask + _xor(mask, token)).decode()
 

@@ -106,12 +106,12 @@ class Hub:
         await self.turns.stop()
 
     def wake(self) -> None:
-        """There is a login: what follows hived begins at once."""
+        """Start following hived now, because a login was opened."""
         self._wake.set()
         self._wake = asyncio.Event()
 
     async def ready(self, seconds: float) -> bool:
-        """Whether all agents are known, after a while at most."""
+        """Wait at most `seconds` for the first full list of agents; return whether it came."""
         try:
             async with asyncio.timeout(seconds):
                 await self._filled.wait()
@@ -157,7 +157,7 @@ class Hub:
     async def _keep(
         self, follow: Callable[[BrowserLogin], Coroutine[object, object, None]]
     ) -> None:
-        """Follow on behalf of some login, and of another one when that ends."""
+        """Run `follow` on behalf of one login; switch to another login when that one ends."""
         while True:
             login = self.logins.any()
             try:
@@ -248,7 +248,7 @@ class Hub:
             await asyncio.sleep(len(drawn) / _EVENTS_A_SECOND)
 
     async def _follow_todo(self, login: BrowserLogin) -> None:
-        """Read it again when something has happened, and not more often than paced."""
+        """Read the todo list again after an event, at most once a pause."""
         while True:
             self._take_todo(await login.connection.call("todo"))
             await asyncio.sleep(TODO_SECONDS)
@@ -278,14 +278,14 @@ class Hub:
         return len(todo_items(self.todo)) + (more if isinstance(more, int) else 0)
 
     async def _beat(self) -> None:
-        """Streams hear each other second that hived is there; a page without it says so."""
+        """Send a heartbeat to all streams every two seconds while hived answers."""
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             if self._is_live:
                 self._offer(BEAT)
 
     async def _tell_changes(self) -> None:
-        """Tell the pages that are drawn anew as a whole that they are old, and not too often."""
+        """Tell pages that reload as a whole that their data changed; rate-limited."""
         ticks = dict.fromkeys(_PACE, 0)
         while True:
             due = asyncio.get_running_loop().time() + TICK_SECONDS

@@ -68,7 +68,7 @@ class Logins:
         return sum(len(login.streams) for login in self._logins.values())
 
     def any(self) -> BrowserLogin | None:
-        """A login on whose behalf shared streams are read: the one that was used last."""
+        """The most recently used login; shared streams are read on its behalf."""
         return next(reversed(self._logins.values()), None)
 
     async def open(self, parameters: Message, address: str) -> BrowserLogin:
@@ -116,7 +116,7 @@ class Logins:
         self._logins.pop(_key(login.secret), None)
 
     def close_all(self) -> None:
-        """At the end of the program: the logins themselves go on."""
+        """Close all connections at the end of the program; the logins stay valid at hived."""
         for login in list(self._logins.values()):
             self.forget(login)
 
@@ -131,11 +131,13 @@ class Logins:
         return connection
 
     def check_stream(self, login: BrowserLogin) -> None:
-        """LimitReached: the login, or all together, have as many streams as there may be."""
+        """Raise LimitReached if the login or the program has its maximum of streams."""
         if len(login.streams) >= STREAMS_OF_LOGIN:
-            raise LimitReached(f"{STREAMS_OF_LOGIN} streams of one login reached", retry_after=5)
+            raise LimitReached(
+                f"limit of event streams of a login ({STREAMS_OF_LOGIN}) reached", retry_after=5
+            )
         if self.streams >= STREAMS_MOST:
-            raise LimitReached(f"{STREAMS_MOST} streams reached", retry_after=5)
+            raise LimitReached(f"limit of event streams ({STREAMS_MOST}) reached", retry_after=5)
 
     async def _open_again(self, secret: str) -> BrowserLogin:
         connection = await DaemonConnection.open(self.socket)
@@ -166,7 +168,7 @@ class Logins:
         return login
 
     async def _watch(self, login: BrowserLogin, connection: DaemonConnection) -> None:
-        """When hived closes: the login has ended, or hived restarts and knows it still."""
+        """Wait until hived closes the connection; reconnect unless the login has ended."""
         await connection.closed.wait()
         while login.connection is connection and not login.is_ended:
             try:
@@ -185,7 +187,8 @@ class Logins:
         if len(tries) >= LOGINS_A_MINUTE:
             wait = max(1, round(_MINUTE - (now - tries[0])))
             raise LimitReached(
-                f"{LOGINS_A_MINUTE} logins a minute of one address reached", retry_after=wait
+                f"limit of logins a minute from an address ({LOGINS_A_MINUTE}) reached",
+                retry_after=wait,
             )
         tries.append(now)
 

@@ -61,7 +61,7 @@ class TreePage:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row that came: whether it differs from the one before, and whether its place does."""
+    """A row that arrived: whether its values changed, and whether its place changed."""
 
     row: Row
     is_other: bool

@@ -41,7 +41,7 @@ class SharedReads:
         return await asyncio.shield(task)
 
     def forget(self) -> None:
-        """After a change all is read again."""
+        """Forget all replies, because a change may have outdated them."""
         self._kept.clear()
 
     async def _call(

@@ -31,7 +31,7 @@ Handler = Callable[[Visit], Awaitable[Response]]
 
 
 async def show_badge(visit: Visit) -> Response:
-    """How much waits, for tabs that are hidden."""
+    """The number of waiting items, for the title of hidden tabs."""
     return json_response({"waiting": visit.web.hub.waiting})
 
 

@@ -50,7 +50,7 @@ class EventStream:
         self._ready.set()
 
     def end(self) -> None:
-        """The browser connects again, and goes on after the last frame that it has."""
+        """End the stream. The browser reconnects and continues after its last frame."""
         self.is_ended = True
         self._waiting.clear()
         self._ready.set()

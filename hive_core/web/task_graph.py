@@ -1,4 +1,4 @@
-"""How tasks hang together, and how many were open when: drawings, and the numbers beside them."""
+"""Drawings of task dependencies and of the number of open tasks over time, with tables."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def count_open(rows: Sequence[Row], now: float) -> list[OpenCount]:
 
 
 def sample(counts: Sequence[OpenCount]) -> list[OpenCount]:
-    """At most twelve of them, with the first and the last, for a table."""
+    """At most twelve of the counts for a table, including the first and the last."""
     if len(counts) <= _STEPS:
         return list(counts)
     return [counts[round(at * (len(counts) - 1) / (_STEPS - 1))] for at in range(_STEPS)]
@@ -132,7 +132,7 @@ def draw_open(counts: Sequence[OpenCount]) -> Markup:
 
 
 def _columns(before: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """How many steps come before each; rounds are bounded, whatever the daemon answers."""
+    """The column of each task: the longest chain before it. Bounded, so a cycle ends it too."""
     columns = dict.fromkeys(before, 0)
     for _ in before:
         longer = {

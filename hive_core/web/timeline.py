@@ -1,4 +1,4 @@
-"""Who did what when: spans of time, made from events of the audit log. Pure.
+"""Spans of the timeline, built from events of the audit log. Pure.
 
 Each event is one or two facts: something begins, ends, or is told as a whole when it has ended. The
 history holds the newest facts without a gap, and grows to older ones when a page asks for them.
@@ -34,7 +34,7 @@ class Edge(StrEnum):
 
 
 class Fact(NamedTuple):
-    """`key` tells apart what an agent does at the same time; `began` is of a whole."""
+    """One edge of a span. `key` separates concurrent spans; `began` is set for whole spans."""
 
     seq: int
     time: float

@@ -47,14 +47,16 @@ class TokenLogins:
 
     @asynccontextmanager
     async def connect(self, token: str, address: str) -> AsyncIterator[DaemonConnection]:
-        """A connection with the login of this token; afterwards it waits for the next call.
+        """Lend a connection that is logged in with this token; it is reused for later calls.
 
         NotAllowed: hived knows no such token.
         """
         login = self._logins.get(_key(token)) or TokenLogin()
         login.requests.count_request(self.clock())
         if login.busy >= CALLS_OF_TOKEN:
-            raise LimitReached(f"{CALLS_OF_TOKEN} calls of one token reached", retry_after=1)
+            raise LimitReached(
+                f"limit of running calls of a token ({CALLS_OF_TOKEN}) reached", retry_after=1
+            )
         connection = _take_open(login.idle) or await self._open(token, address)
         login = self._remember(token, login)
         login.busy += 1
@@ -69,9 +71,11 @@ class TokenLogins:
         """Count a stream while it runs. LimitReached: there are as many as there may be."""
         login = self._remember(token, TokenLogin())
         if login.streams >= STREAMS_OF_TOKEN:
-            raise LimitReached(f"{STREAMS_OF_TOKEN} streams of one token reached", retry_after=5)
+            raise LimitReached(
+                f"limit of event streams of a token ({STREAMS_OF_TOKEN}) reached", retry_after=5
+            )
         if self.streams >= STREAMS_MOST:
-            raise LimitReached(f"{STREAMS_MOST} streams reached", retry_after=5)
+            raise LimitReached(f"limit of event streams ({STREAMS_MOST}) reached", retry_after=5)
         login.streams += 1
         self.streams += 1
         try:

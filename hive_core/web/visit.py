@@ -1,4 +1,4 @@
-"""One request of a page: who asks, for what, and how it is answered."""
+"""One request of a page: its login, its fields, and its response."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Dashboard:
 
 
 class ConfirmationNeeded(Exception):
-    """Another page comes first: hived asks for a second confirmation of exactly this call."""
+    """hived requires a second confirmation of this call; the confirmation page comes first."""
 
     def __init__(self, operation: str, parameters: Message, back: str) -> None:
         super().__init__(operation)

@@ -130,7 +130,7 @@ class OpenConversation:
             self._news.clear()
 
     def has_news(self, *, budget: bool) -> bool:
-        """Whether what a parked turn waits for came while it was about to park."""
+        """Whether the input that the turn would wait for arrived before it parked."""
         with self._changed:
             return not self._news.isdisjoint({"stop", "budget" if budget else "input"})
 

@@ -32,7 +32,7 @@ class ModelFailed(HiveError):
 
 
 class ExchangeHandler(Protocol):
-    """Who decides about the calls of an exchange."""
+    """Runs or refuses the calls of an exchange."""
 
     @property
     def is_pausing(self) -> bool:
@@ -217,7 +217,7 @@ class ModelExchange:
     def _log_response(self, turn: TurnState, line: Line, before: int) -> None:
         message, rows = line.get("message"), line.get("calls")
         if not isinstance(message, str) or not isinstance(rows, list) or "\n" in message:
-            raise RuntimeGone("the runtime sent an answer that is none")
+            raise RuntimeGone("the runtime sent a malformed answer")
         # Without calls nothing begins with this answer: it shares the sync of what ends the turn.
         append = self.conversation.append if rows else self.conversation.append_unsynced
         append({
@@ -229,7 +229,7 @@ class ModelExchange:
         })  # fmt: skip
 
     def _on_call(self, turn: TurnState, line: Line, handler: ExchangeHandler) -> Line | None:
-        """Run a call of the last answer; the end of the exchange where the turn is to wait."""
+        """Run a call of the last answer; return the exchange's end if the turn must wait."""
         call = next((row for row in turn.calls if row.id == line.get("id")), None)
         if call is None or call.result is not None:
             raise RuntimeGone(f"the runtime asks for a call that is not open: {line.get('id')}")

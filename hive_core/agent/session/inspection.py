@@ -59,7 +59,9 @@ def _records(folder: Path, conversation: str) -> list[Record]:
     """All records of a conversation, also those of its earlier segments."""
     names = conversations(folder)
     if conversation not in names:
-        raise NotFound(f"no conversation {conversation}; there are {', '.join(names) or 'none'}")
+        raise NotFound(
+            f"no conversation {conversation}; conversations: {', '.join(names) or 'none yet'}"
+        )
     return [
         record
         for file in segments(folder / conversation)

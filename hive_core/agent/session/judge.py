@@ -143,7 +143,7 @@ def _single_members(pairs: Sequence[tuple[str, object]]) -> Mapping[str, object]
     """An object; ValueError where a member comes twice: which one counts is not to be guessed."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a member comes twice")
+        raise ValueError("duplicate member")
     return members
 
 

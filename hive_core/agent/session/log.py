@@ -33,7 +33,7 @@ def task_conversation(task: str) -> str:
 
 
 class ConversationLog:
-    """The records on disk, and what they come to. One process writes at a time."""
+    """The records on disk and the state that they give. One process writes at a time."""
 
     def __init__(
         self, folder: Path, conversation: str, sync: Callable[[int], None] = os.fdatasync

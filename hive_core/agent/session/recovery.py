@@ -38,7 +38,7 @@ class RunCall:
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """Nothing came since the last answer, which has no calls or has ended the task of the turn."""
+    """End the turn: the last answer has no calls or ended the task, and no input arrived."""
 
     turn: TurnState
 

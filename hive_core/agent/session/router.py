@@ -84,7 +84,7 @@ def _injected_task(letter: ReceivedLetter) -> str:
 
 
 def _may_wake(row: dict[str, object], letter: ReceivedLetter) -> bool:
-    """Whether it is about what the agent has given to others, or ends one of its waits."""
+    """Whether the letter is about work that the agent assigned, or ends one of its waits."""
     return letter.kind != TRIGGER and (letter.relation in _BELOW or bool(row.get("wait_id")))
 
 

@@ -96,7 +96,7 @@ class ServerToolSocket:
         self._kill_calls()
 
     def close(self) -> None:
-        """End the calls that run, and serve nobody any more."""
+        """End running calls and close the socket."""
         self._stop.set()
         self.begin_turn([], "")
         self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts

@@ -193,7 +193,7 @@ class AgentSession:
 
     @contextmanager
     def holding(self, name: str) -> Iterator[OpenConversation]:
-        """A conversation, open beside its turns; no turn begins or goes on because of it."""
+        """Hold a conversation open for work beside its turns; this starts no turn."""
         conversation = self._hold(name)
         try:
             yield conversation

@@ -34,7 +34,7 @@ class KnownTools:
 
     @classmethod
     def of(cls, reply: Message) -> KnownTools:
-        """Those of a complete reply."""
+        """The tools of a complete reply."""
         return cls(str(reply.get("digest") or ""), reply.get("tools"))
 
 

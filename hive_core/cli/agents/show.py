@@ -86,7 +86,7 @@ def _identity(row: Row) -> Iterator[str]:
 
 
 def _model(row: Row) -> Iterator[str]:
-    """Its runtime and its model, with the other models that it may use."""
+    """The runtime and the model of the agent, and the other models that it may use."""
     if row.get("runtime"):
         yield _fact("runtime", words(row.get("runtime")))
     own, allowed = row.get("model"), row.get("models")
@@ -158,7 +158,7 @@ def _work(row: Row) -> Iterator[str]:
 
 
 def _subagents(row: Row) -> Iterator[str]:
-    """Its open sub-agents, where it has any."""
+    """The open sub-agents of the agent, if any."""
     rows = entries(row, "subagents")
     if rows:
         yield _fact("sub-agents", f"{len(rows)} open")

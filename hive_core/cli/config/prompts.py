@@ -36,7 +36,7 @@ folder_option: Final = click.option(
 
 @click.group(cls=ListGroup)
 def prompt() -> None:
-    """Show the prompts: the files that they are made of, and the system prompt of an agent."""
+    """List the prompt files, and print the system prompt of an agent."""
 
 
 @prompt.command("list")

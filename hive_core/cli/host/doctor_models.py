@@ -138,7 +138,7 @@ def check_runtime(places: ModelPlaces) -> Iterator[Finding]:
 
 
 def check_embedded(places: ModelPlaces) -> Iterator[Finding]:
-    """Whether the embedded model is installed. Who left it out may use other models only."""
+    """Whether the embedded model is installed; a host without it uses other models."""
     if (places.small / "bin/python").exists():
         yield ok("embedded", str(places.small))
         return

@@ -83,7 +83,7 @@ class RuntimePackage:
 
 @click.group(cls=ListGroup, aliases={"remove": "rm"})
 def runtime() -> None:
-    """Install, list and remove the coding CLIs that can run the models of agents."""
+    """Install, list and remove coding CLIs, which agents can use as their runtime."""
 
 
 @runtime.command("list")

@@ -62,7 +62,7 @@ class WebGroup(Group):
 
 @click.group(cls=WebGroup)
 def web() -> None:
-    """Log in to the dashboard, and manage the accounts, passkeys and tokens that can."""
+    """Log in to the dashboard; manage accounts, passkeys, codes, tokens and logins."""
 
 
 @web.command

@@ -294,7 +294,7 @@ class SocketServer:
             del self._tasks[line]
 
     def _reader(self, line: ClientConnection) -> str:
-        """Who reads: the party, or of the connections of login.sock the account."""
+        """The party whose slow reads are counted; on login.sock the account."""
         if line.seat is None:
             return line.party
         login = self._broker.services.ledger.logins.get(line.seat.login)

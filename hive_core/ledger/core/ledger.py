@@ -189,7 +189,7 @@ class Ledger:
         self.models = ModelCallStore(connection)
 
     def _create_login_stores(self, connection: Connection) -> None:
-        """Who may act as the operator."""
+        """Stores of accounts, logins and confirmations."""
         self.accounts = AccountStore(connection)
         self.logins = LoginStore(connection)
         self.confirmations = ConfirmationStore(connection)

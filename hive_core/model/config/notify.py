@@ -73,7 +73,7 @@ class NotifyRoute(Value):
         " addresses in the secret, as they contain passwords.",
     )  # fmt: skip
     topic: Annotated[str, Field(pattern=r"^[-_A-Za-z0-9]{0,64}$")] = Field(
-        "", description="The topic of ntfy: whoever knows it can read it."
+        "", description="Topic of ntfy. Any person who knows it can read the notices."
     )
     classes: tuple[NoticeClass, ...] = Field(
         CLASSES, min_length=1,

@@ -139,7 +139,7 @@ class Masks:
         return next((size for size in known if text[at : at + size] in known[size]), 0)
 
     def hide_fields(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        """The same for JSON, keys included."""
+        """Mask secrets in a JSON value, keys included."""
         if not self._forms:
             return fields
         return {self.hide(key): self._value(value) for key, value in fields.items()}

@@ -135,7 +135,9 @@ def _request_of(
         return "passkey", ADD_PASSKEY
     confirmed = REGISTRY.get(params.operation)
     if confirmed is None or confirmed.login.confirm is None:
-        raise InvalidArgument("is no operation that takes a confirmation", field="operation")
+        raise InvalidArgument(
+            "must name an operation that requires a confirmation", field="operation"
+        )
     wanted = _parse(confirmed, params.parameters)
     target, decision = judge(call, confirmed, wanted)
     if not decision.allowed:
@@ -197,7 +199,9 @@ def complete_confirmation(
 def _check_passkey(call: Call, login: Login, begun: Confirmation, assertion: Assertion) -> str:
     passkey = call.ledger.accounts.passkey(assertion.credential)
     if passkey is None or passkey.account != login.account or assertion.nonce != begun.nonce:
-        raise NotAllowed(f"cannot confirm: that is no passkey of {login.account}", rule=_RULE)
+        raise NotAllowed(
+            f"cannot confirm: the passkey does not belong to {login.account}", rule=_RULE
+        )
     check_assertion(call, begun, passkey, assertion)
     return "passkey"
 

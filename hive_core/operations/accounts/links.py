@@ -80,7 +80,7 @@ class UsedLink(Result):
 
 @operation(action="administer", allow=OPERATOR, login=LoginRule(scope=Scope.NOTIFIER))
 def offer_links(call: Call, params: OfferLinksParams) -> Record[OfferedLinks]:
-    """Make links for a notification: each does one thing once, within 24 hours, for whoever has it.
+    """Make links for a notification: each does one thing once, within 24 hours, without a login.
 
     They deny, reject, stop, cancel, or give an answer that the question offers. A link is void once
     the thing has another state.

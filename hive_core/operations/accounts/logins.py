@@ -73,7 +73,9 @@ class EndLoginParams(Mutation):
 def seat_of(call: Call) -> LoginSeat:
     """The place of the connection's login."""
     if call.seat is None:
-        raise NotAllowed("cannot do that: the operator's own socket has no logins", rule="scope")
+        raise NotAllowed(
+            "cannot use a login on this socket: only login.sock has logins", rule="scope"
+        )
     return call.seat
 
 
@@ -82,7 +84,7 @@ def own_login(call: Call) -> Login:
     seat_of(call)
     login = call.login
     if login is None:
-        raise NotAllowed("cannot do that: the connection has no login", rule="login")
+        raise NotAllowed("the connection has no login: call open_login first", rule="login")
     return login
 
 
@@ -138,7 +140,7 @@ def _open_afresh(call: Call, params: OpenLoginParams) -> tuple[Login, str]:
 
 
 def _source(call: Call, params: OpenLoginParams) -> str:
-    """Whose tries count together. Wrong tokens of an address keep no person out who logs in."""
+    """The key that counts failed tries. Failed tokens do not lock out logins of the address."""
     secret = params.credential.get_secret_value() if params.credential else ""
     kind = "token" if secret.startswith("token_") else "login"
     return f"{kind} {params.address or f'uid {call.uid}'}"

@@ -57,7 +57,7 @@ def end_logins_of(call: Call, account: str, via: Via | None = None) -> None:
 
 
 def withdraw_confirmations(call: Call, account: str) -> None:
-    """What logins of an account have confirmed counts no more: the key may be in other hands."""
+    """Withdraw the confirmations of an account, because its key may have been stolen."""
     for login in call.ledger.logins.all():
         if login.account == account:
             call.ledger.logins.set_confirmed(login.id, 0.0)

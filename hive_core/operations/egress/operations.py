@@ -54,9 +54,9 @@ class CloseEgressParams(Params):
     host: Host
     port: Port
     status: Literal["done", "idle", "longest", "bytes", "ended", "refused", "failed"] = Field(
-        description="How it ended. `idle`, `longest`, `bytes`: by that limit. `ended`: hive-egress"
-        " stopped, or the agent may connect no longer. `refused`: no address of the name may be"
-        " connected to. `failed`: the connection could not be made."
+        description="How the connection ended. `idle`, `longest`, `bytes`: by that limit. `ended`:"
+        " hive-egress stopped, or the agent may connect no longer. `refused`: no address of the"
+        " name may be connected to. `failed`: the connection could not be made."
     )
     rule: str = Field("", max_length=300, description="The rule that allowed or refused it.")
     address: str = Field("", max_length=64, description="Address of the target.")

@@ -50,11 +50,11 @@ def check_share(call: Call, recipient: str, to: str) -> None:
     mine = Held(*crowd.get(sender, (0, 0)))
     if recipient != OPERATOR:
         if _too_much(mine, free, SENDER):
-            raise _refusal(to, "your share of it is used up")
+            raise _refusal(to, "your share of this inbox is used up")
         return
     lineage = call.hive.topology.lineage(call.caller)
     if _too_much(mine, free, TO_OPERATOR):
-        raise _refusal(to, "your share of it is used up")
+        raise _refusal(to, "your share of this inbox is used up")
     chain = (call.caller, *lineage)
     held = _subtrees(call, crowd if mine.letters else _once(crowd), chain)
     for depth, name in zip(range(len(lineage), 0, -1), chain, strict=False):

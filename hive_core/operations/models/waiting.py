@@ -59,7 +59,7 @@ def notify_refused_agents(call: Call) -> Record[Result]:
 
 
 def short_holder(call: Call, waiting: WaitingAgent) -> str | None:
-    """Whose budget has no room for the input of the call that was refused; None: all have room."""
+    """The holder of the budget without room for the refused call; None: all have room."""
     task = call.ledger.tasks.get(waiting.task) if waiting.task else None
     open_task = task.id if task is not None and task.open else ""
     if open_task and reached_cap(call, open_task):

@@ -1,4 +1,4 @@
-"""Results that wait for a verdict: who is asked, and what is left of them at an early end."""
+"""Results that wait for a verdict: requests to the judge, and results of early ends."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ListToolsetParams(Params):
 class ToolHints(Result):
     read_only: bool = Field(description="It changes nothing.")
     destructive: bool = Field(description="It may end, replace or remove something.")
-    idempotent: bool = Field(description="Calling it again with the same values changes no more.")
+    idempotent: bool = Field(description="A second call with the same values has no effect.")
     open_world: bool = Field(description="It may reach something outside the hive.")
 
 

@@ -85,7 +85,7 @@ class BrokerConnections:
 
 
 def _frame(call: Message) -> bytes:
-    """The frame of a call that the daemon can read: it would close the connection at another."""
+    """Encode a call; InvalidArgument if no frame can hold it."""
     try:
         frame = encode(call)
         decode(frame[:-1])

@@ -110,7 +110,7 @@ def _other_way(_error: HiveError, tool: CalledTool) -> str:
 
 
 def _room(error: HiveError, tool: CalledTool) -> str:
-    """What makes room under a limit: time, or somebody who may raise it."""
+    """How to get below a limit: wait, or ask the party that can raise it."""
     wait = error.fields.get("retry_after")
     if isinstance(wait, int | float) and not isinstance(wait, bool):
         return f"Call again in {max(wait, 1):.0f} seconds."

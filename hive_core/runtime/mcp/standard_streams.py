@@ -30,7 +30,7 @@ async def serve(path: str) -> None:
 
 
 def main() -> None:
-    """Serve until the client ends. What is imported by now is no garbage, and is passed over."""
+    """Serve until the client ends; freeze the heap first, so that it is not scanned again."""
     gc.freeze()
     gc.enable()
     path = os.environ.get("HIVE_SOCKET", SOCKET)

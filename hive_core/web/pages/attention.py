@@ -151,7 +151,7 @@ def _reason(visit: Visit) -> str:
 
 
 def difference(reply: Message) -> list[tuple[str, list[Message]]]:
-    """The changed lines by file; parts of one long line are one."""
+    """The changed lines by file; the parts of a long line are joined."""
     listed = reply.get("lines")
     whole: list[Message] = []
     rest = ""

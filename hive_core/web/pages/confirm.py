@@ -1,4 +1,4 @@
-"""The second confirmation: hived says what is to be signed, and alone decides whether it was."""
+"""The second confirmation: hived names what to sign, and verifies the signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links of notifications: a page asks, and only its button acts. They need and give no login."""
+"""Links of notifications: the page shows the action, its button runs it, without a login."""
 
 from __future__ import annotations
 

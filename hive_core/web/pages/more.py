@@ -1,4 +1,4 @@
-"""What is looked up now and then: triggers, artifacts, queues, models, archives, settings."""
+"""Pages for triggers, artifacts, queues, models, archives and settings."""
 
 from __future__ import annotations
 

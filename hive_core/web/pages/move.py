@@ -1,4 +1,4 @@
-"""Moving an agent under another parent: hived says what it would do, or why it may not be."""
+"""Moving an agent under another parent: hived lists the effects, or refuses with a reason."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ def _seconds(text: str) -> float | None:
     try:
         return float(text)
     except ValueError as error:
-        raise InvalidArgument("when_idle: is not a number of seconds", field="when_idle") from error
+        raise InvalidArgument("when_idle: must be a number (seconds)", field="when_idle") from error

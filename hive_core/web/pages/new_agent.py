@@ -1,4 +1,4 @@
-"""Making an agent: hived decides whether it may be, and whether that takes a confirmation."""
+"""Creating an agent: hived authorizes it, and decides whether it needs a confirmation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def show_new(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Make the agent, with what the form leaves empty as the daemon has it."""
+    """Create the agent; the daemon fills in defaults for empty fields."""
     values = {key: visit.form.get(key, "").strip() for key in ("name", "parent", "role", "title")}
     name = values.pop("name") or refuse_field("name", "name the agent")
     fields = {key: value for key, value in values.items() if value}

@@ -14,12 +14,12 @@ _MOST: Final = 100
 
 
 async def ask_selected(visit: Visit) -> Response:
-    """Who is selected, and what would be done to them."""
+    """Show the selected agents and the action that is about to run on them."""
     return _page(visit, _action(visit), _names(visit.query), {})
 
 
 async def act_on_selected(visit: Visit) -> Response:
-    """Do it to each; who refuses is listed with the reason, and the others are done."""
+    """Run the action on each agent. List each agent that hived refuses, with the reason."""
     action, refused = _action(visit), {}
     names = _names(visit.form) or refuse_field("agents", "select agents")
     for name in names:
@@ -40,7 +40,7 @@ def _page(visit: Visit, action: str, names: list[str], refused: Fields) -> Respo
 def _action(visit: Visit) -> str:
     action = visit.parts["action"]
     if action not in ACTIONS:
-        raise NotFound(f"nothing named {action!r} is done to several agents")
+        raise NotFound(f"no action {action!r} for several agents")
     return action
 
 

@@ -1,4 +1,4 @@
-"""How the newest tasks hang together, and how many of them were open when."""
+"""Dependencies between the newest tasks, and the number of open tasks over time."""
 
 from __future__ import annotations
 

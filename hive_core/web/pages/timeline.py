@@ -62,14 +62,14 @@ async def show_timeline(visit: Visit) -> Response:
 
 
 async def show_rows(visit: Visit) -> Response:
-    """The lanes and rows alone, for a page that is old."""
+    """The lanes and rows alone, to refresh a page."""
     view, hub = await _read_view(visit), visit.web.hub
     basis = (hub.history.version, hub.agents.shape)
     return visit.rows("timeline_rows", basis, lambda: _values(visit, view))
 
 
 def parse_view(query: Fields) -> TimelineView:
-    """The view of an address. What it does not know it leaves out."""
+    """Parse the view from an address; unknown parts are ignored."""
     window, show = query.get("window", "1h"), query.get("show", "")
     return TimelineView(
         window if window in WINDOWS else "1h", _number(query.get("until", "")),

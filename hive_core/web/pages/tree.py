@@ -29,7 +29,7 @@ async def show_rows(visit: Visit) -> Response:
 
 
 def parse_view(query: Fields) -> TreeView:
-    """The view of an address. What it does not know it leaves out."""
+    """Parse the view from an address; unknown parts are ignored."""
     sort = query.get("sort", "tree")
     state = query.get("state", "")
     folded = [name for name in query.get("fold", "").split(",") if name][:_FOLDED_MOST]

@@ -26,7 +26,7 @@ async def show_tasks(visit: Visit) -> Response:
 
 
 async def show_task_rows(visit: Visit) -> Response:
-    """The rows alone, for a page that is old."""
+    """The rows alone, to refresh a page."""
     reply = await _read_tasks(visit)
     return visit.rows("tasks_rows", (reply,), lambda: _task_values(reply))
 

@@ -52,7 +52,7 @@ class MemoryEntry:
         return f"memory/{self.path}"
 
     def age(self, now: float) -> str:
-        """Its age, where it may have become untrue since."""
+        """Its age, if it is old enough that it may be outdated."""
         seconds = now - self.written
         return f"{int(seconds // _DAY)} days" if seconds > _FRESH else ""
 

@@ -63,7 +63,7 @@ class MemoryKeeper:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Begin no more; what is not done is done after the next start."""
+        """Start no further reflections; the next start continues unfinished ones."""
         with self._changed:
             self._changed.notify_all()
 

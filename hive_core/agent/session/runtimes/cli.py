@@ -69,7 +69,7 @@ class CliRuntime:
 
     @property
     def pid(self) -> int:
-        """Its process; 0: none runs now."""
+        """Process id of the CLI; 0 when none runs."""
         return self._driver.pid
 
     @property
@@ -105,7 +105,7 @@ class CliRuntime:
         self._driver.close()
 
     def _stop(self) -> None:
-        """End the exchange of before, where it has not ended by itself."""
+        """End the previous exchange if it still runs."""
         thread, self._thread = self._thread, None
         if thread is not None and thread.is_alive():
             self._cancel()

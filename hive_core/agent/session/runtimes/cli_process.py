@@ -16,7 +16,7 @@ from hive_core.agent.session.runtimes.cli_dialect import CliOutcome, CliTurn, Pr
 
 
 class TurnWatcher(Protocol):
-    """Whom a driver tells what happens during a turn."""
+    """Receives what happens during a turn from a driver."""
 
     def on_text(self, text: str) -> None:
         """New text of the model."""
@@ -27,7 +27,7 @@ class TurnWatcher(Protocol):
         ...
 
     def is_cancelled(self) -> bool:
-        """Whether the turn is to end. It is asked once the driver has a process to kill."""
+        """Whether the turn was cancelled. Called once the driver has a process to kill."""
         ...
 
 
@@ -119,7 +119,7 @@ class ProcessDriver:
             self._end(process)
 
     def _take(self, turn: CliTurn) -> CliProcess:
-        """The process of the turn before, where it can go on with this one; else a new one."""
+        """The process of the previous turn if it can run this one; else a new process."""
         key = self._command.key(self._words(replace(turn, session="", is_new=True)), turn)
         with self._lock:
             process = self._process
@@ -151,7 +151,7 @@ class ProcessDriver:
                 return
 
     def _end(self, process: CliProcess) -> str:
-        """End it with all that it started; the last line of its errors."""
+        """Kill the process with its children; return the last line of its stderr."""
         said = process.end()
         with self._lock:
             if self._process is process:

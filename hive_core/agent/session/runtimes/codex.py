@@ -93,12 +93,12 @@ class CodexDialect(CliDialect):
         }  # fmt: skip
 
     def sandbox(self, turn: CliTurn) -> Mapping[str, object]:
-        """That of a turn. Otherwise the container is the sandbox."""
+        """The sandbox of a turn: read-only while no tool may run; else only the container."""
         return {"type": "readOnly" if turn.locked or not turn.tools else "dangerFullAccess"}
 
 
 def _folder(home: Path) -> Path:
-    """Beside the home, in which its user could put another in its place."""
+    """The folder of Codex: beside the home, because the agent could replace a folder in it."""
     return home.parent / _HOME
 
 

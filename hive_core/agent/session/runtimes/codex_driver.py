@@ -77,7 +77,7 @@ class CodexTurn:
                 pass
 
     def close(self) -> None:
-        """The grants are the hooks'."""
+        """Nothing to return: the hooks hold the grants."""
 
     def _note_hook(self, run: Fields) -> None:
         """Note the uses that a hook of the session has allowed. NotAllowed: the hook of another."""

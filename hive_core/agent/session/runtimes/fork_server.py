@@ -36,7 +36,7 @@ class ForkServerProcess:
     process: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:
-        """Have it end with all its runtimes; it may not hear that when it hangs."""
+        """End the server with all its runtimes; kill it if it hangs."""
         self.channel.close()
         if self.process is None:
             return
@@ -152,7 +152,7 @@ class ForkServerClient:
         return ForkedEnd(ours, process)
 
     def _note_end(self, failed: ForkServerProcess | None) -> None:
-        """One runtime less. A server that has `failed` is given up; an idle one ends later."""
+        """Count a runtime as ended. Drop a `failed` server; stop an idle one after a pause."""
         with self._lock:
             self._count -= 1
             if failed is not None and failed is self._server and not self._is_shared:

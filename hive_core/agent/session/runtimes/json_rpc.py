@@ -32,7 +32,7 @@ class RpcError(HiveError):
 
 
 class RpcClient(Protocol):
-    """Who answers the program."""
+    """Answers the requests of the program."""
 
     def answer(self, method: str, params: Params) -> Params | None:
         """The answer to a request; None: it is refused as unknown."""
@@ -77,12 +77,12 @@ class RpcConnection:
                 self._take(row, client)
 
     def notify(self, method: str, params: Params) -> None:
-        """Tell something that has no answer."""
+        """Send a notification."""
         with suppress(RuntimeGone):
             self._write({"method": method, "params": params})
 
     def post(self, method: str, params: Params) -> None:
-        """Make a call whose answer nobody waits for."""
+        """Make a call and ignore its answer."""
         with suppress(RuntimeGone):
             self._write({"id": method, "method": method, "params": params})
 

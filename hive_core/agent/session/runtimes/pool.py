@@ -99,7 +99,7 @@ class RuntimePool:
         ended.close()
 
     def close(self) -> None:
-        """End all that wait."""
+        """End all idle runtimes."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for runtime, (_, timer) in waiting.items():
@@ -109,7 +109,7 @@ class RuntimePool:
             self._source.close()
 
     def _take_waiting(self, conversation: str) -> SessionRuntime | None:
-        """The one that ended its turn last, of those that may take this conversation."""
+        """The most recently used idle runtime that can take this conversation."""
         with self._lock:
             for runtime, (served, timer) in reversed(self._waiting.items()):
                 if not self.is_cli or served == conversation:

@@ -17,11 +17,11 @@ _PATIENCE: Final = 30.0
 
 
 class ProcessHandle(Protocol):
-    """A process that can be asked for its end, and ended."""
+    """A process that can be watched and ended."""
 
     @property
     def pid(self) -> int:
-        """Its id, which is its own until `end`."""
+        """Process id; the kernel does not reuse it before `end`."""
         ...
 
     @property

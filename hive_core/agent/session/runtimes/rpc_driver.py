@@ -66,7 +66,7 @@ class RpcDriver(ABC, Generic[Turn]):
 
     @abstractmethod
     def begin_turn(self, turn: CliTurn, watcher: TurnWatcher) -> Turn:
-        """What takes what the process says in this turn."""
+        """Create the object that receives the messages of the process in this turn."""
 
     @abstractmethod
     def run_turn(self, turn: CliTurn, client: Turn) -> None:
@@ -117,7 +117,7 @@ class RpcDriver(ABC, Generic[Turn]):
     def take(
         self, words: Sequence[str], turn: CliTurn, settings: object, watcher: TurnWatcher
     ) -> RpcProcess:
-        """The process of the turn before, where it has the settings of this one; else a new one."""
+        """The process of the previous turn if its settings are equal; else a new process."""
         key = json.dumps([self._command.key(words, turn), settings], sort_keys=True)
         present = self._open
         if present is None or not present.process.is_alive or present.process.key != key:

@@ -62,20 +62,20 @@ class RunningSubagent:
     started: set[str] = field(default_factory=set)
 
     def hang_up(self) -> None:
-        """Take no more requests of it."""
+        """Close the channel: serve no further requests of this sub-agent."""
         if self.channel is not None:
             self.channel.close()
         self.channel = None
 
     def finish(self) -> Message:
-        """End it whole, and return its result; a HiveError says why there is none."""
+        """End all its processes and return its result. HiveError says why there is none."""
         in_time = self.process.has_ended()
         with self.cleanup:
             self.process.end()
             if self.process.stopped:
-                raise Conflict("it was stopped")
+                raise Conflict("the sub-agent was stopped")
             if not in_time:
-                raise TimedOut(f"it did not end in {self.seconds} s and was killed")
+                raise TimedOut(f"the sub-agent did not end in {self.seconds} s and was killed")
             return checked_result(self.folder.read_result(), self.opened.name)
 
     def end(self) -> None:
@@ -173,11 +173,14 @@ class SubagentChain:
         return judge_request(asker, request, rows if isinstance(rows, list) else [], settings)
 
     def _refuse(self, running: RunningSubagent, error: HiveError) -> None:
-        """Say why nothing was started; who asks in vain again and again is heard no more."""
+        """Answer a refused request with the reason; close the channel after too many of them."""
         running.refusals += 1
         say(f"refused a request of sub-agent {running.opened.id}: {error.reason}")
         if running.refusals >= _REFUSALS_MOST:
-            say(f"sub-agent {running.opened.id} was refused so often that it starts no more")
+            say(
+                f"sub-agent {running.opened.id} made {_REFUSALS_MOST} refused requests:"
+                " no more are served"
+            )
             running.hang_up()
             return
         self._answer(running, error)
@@ -265,7 +268,7 @@ def _wait_for(sockets: list[Path]) -> None:
     ends = time.monotonic() + _OPENS
     while not all(socket.exists() for socket in sockets):
         if time.monotonic() > ends:
-            raise Internal("its sockets did not appear")
+            raise Internal("the sockets of the sub-agent did not appear")
         time.sleep(0.005)
 
 

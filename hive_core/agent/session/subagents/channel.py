@@ -103,7 +103,7 @@ def ask_start(channel: socket.socket, request: StartRequest) -> Message:
     except OSError as error:
         raise Internal(f"cannot ask the session: {error.strerror}") from None
     if received is None:
-        raise Internal("the session of the agent starts no sub-agents for this one any more")
+        raise Internal("the session closed the channel of this sub-agent")
     words, file = received
     with _closing(file):
         return _read_answer(_decode(words), file)
@@ -132,7 +132,7 @@ def _send(channel: socket.socket, words: Mapping[str, object], data: bytes) -> N
 
 
 def seal(file: int) -> None:
-    """Let nothing change this file in memory any more."""
+    """Seal this file in memory against all changes."""
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
 
 
@@ -152,7 +152,7 @@ def _receive(channel: socket.socket) -> tuple[bytes, int] | None:
 
 
 def _read_sealed(file: int, most: int) -> bytes:
-    """All of a file in memory that nothing can change any more."""
+    """Read a sealed file in memory."""
     seals = 0
     with suppress(OSError):  # no file in memory: it has no seals
         seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)

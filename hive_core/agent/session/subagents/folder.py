@@ -75,17 +75,17 @@ class SubagentFolder:
         try:
             file = os.open(self.result, _FLAGS)
         except OSError as error:
-            raise Internal(f"it left no result: {error.strerror}") from None
+            raise Internal(f"the sub-agent left no result file: {error.strerror}") from None
         with os.fdopen(file, "rb") as data:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise Internal("its result is not a regular file")
+                raise Internal("the result of the sub-agent is not a regular file")
             text = data.read(RESULT_MOST + 1)
         try:
             result = json.loads(text) if len(text) <= RESULT_MOST else None
         except (ValueError, RecursionError):
             result = None
         if not isinstance(result, dict) or result.get("status") not in (SUCCESS, ERROR):
-            raise Internal("it ended without a result")
+            raise Internal("the sub-agent exited without writing a result")
         return result
 
     def remove(self) -> None:

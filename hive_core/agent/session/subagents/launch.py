@@ -1,4 +1,4 @@
-"""What it takes to start a sub-agent, and who does it.
+"""Starting a sub-agent: by the session itself, or by a request to it.
 
 The session starts the processes of its own sub-agents and of those that they open. A sub-agent has
 the session start them: no process in the container but the session can take another user.
@@ -70,9 +70,9 @@ class AskingLauncher:
     def run(self, launch: Launch) -> Message:
         if self._channel is None:
             raise NotAllowed(
-                "cannot fork a sub-agent: you are one, and the session of the agent was not given"
-                " a way to ask it", rule=RULE,
-            )  # fmt: skip
+                "cannot fork a sub-agent: this process has no channel to the session of its agent",
+                rule=RULE,
+            )
         request = StartRequest(launch.opened.id, launch.seconds, launch.hydration)
         return ask_start(self._channel, request)
 

@@ -60,7 +60,7 @@ class SubagentProcess:
         return ended
 
     def kill(self) -> None:
-        """Kill it from another thread; who waits for `handle` ends it then."""
+        """Kill it from another thread; the thread that waits for `handle` then ends it."""
         self.stopped = True
         self._kill_all()
 

@@ -63,7 +63,7 @@ class ForkSettings:
 
     @property
     def hidden(self) -> frozenset[str]:
-        """Those of them that a clone does not see either."""
+        """The disabled tools that are also hidden from a clone."""
         return frozenset(
             name.removeprefix(HIDE) for name in self.clone_disable_tools if name.startswith(HIDE)
         )
