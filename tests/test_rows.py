@@ -19,12 +19,10 @@ PAGES = {"T15": ("docs/guide/tasks.md", "A2A"), "Z16": ("docs/guide/clones.md", 
 ROWS = tuple(
     f"{letter}{number}"
     for letter, numbers in {
-        "T": (*range(1, 10), *range(11, 16)),
-        "K": (*range(1, 23), *range(24, 34), 36, 39, 42),
-        "H": (11, 21, 25, 29),
-        "Q": (
-            *range(1, 25), *range(26, 30), *range(31, 41), 42, 43, 44, 46, 47, 50, 51, 53, 54,
-        ),
+        "T": range(1, 16),
+        "K": (*range(1, 38), 39, 42, 43),
+        "H": (11, 20, 21, 25, 29),
+        "Q": (*range(1, 25), *range(26, 48), 50, 51, 53, 54),
         "Z": range(1, 18),
     }.items()
     for number in numbers

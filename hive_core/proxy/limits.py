@@ -16,6 +16,7 @@ MINUTE: Final = 60.0
 RefusedKey = tuple[str, ...]  # agent, alias and task
 _REQUESTS_A_SECOND: Final = 20
 _BURST: Final = 40  # requests that do not wait
+_REMEMBERED: Final = 2.0  # seconds: whoever gives more in the meantime is not in vain
 _BODIES: Final = 4  # requests and answers of the largest size that are in memory at once
 
 
@@ -27,7 +28,7 @@ class CallLimits:
     _running: Counter[str] = field(default_factory=Counter)
     _begun: dict[str, deque[float]] = field(default_factory=dict)
     _due: dict[str, float] = field(default_factory=dict)
-    _refused: dict[RefusedKey, tuple[str, float]] = field(default_factory=dict)
+    _refused: dict[RefusedKey, tuple[str, float, float]] = field(default_factory=dict)
     _dropped: dict[str, tuple[float, int]] = field(default_factory=dict)
     _bytes: int = 0
 
@@ -61,14 +62,15 @@ class CallLimits:
         begun.append(now)
 
     def refuse(self, key: RefusedKey, reason: str, seconds: float) -> None:
-        """Remember a refusal of hived for some time, so that it is not asked meanwhile."""
-        self._refused[key] = (reason, self.now() + seconds)
+        """Remember a refusal of hived for a moment, so that a client in a loop costs it nothing."""
+        now = self.now()
+        self._refused[key] = (reason, now + seconds, now + min(seconds, _REMEMBERED))
 
     def check_refused(self, key: RefusedKey) -> None:
         """CallFailed (429) while a refusal of hived is remembered."""
-        reason, until = self._refused.get(key, ("", 0.0))
-        if (wait := until - self.now()) > 0:
-            raise rate_limited(reason, wait)
+        reason, ends, forgotten = self._refused.get(key, ("", 0.0, 0.0))
+        if (now := self.now()) < forgotten:
+            raise rate_limited(reason, ends - now)
 
     def pace(self, agent: str, limits: ModelLimits) -> float:
         """Seconds that the next request of this agent waits, whatever it asks for.
@@ -95,14 +97,15 @@ class CallLimits:
 
     def sweep(self) -> None:
         """Forget agents that made no call in the last minute."""
-        before = self.now() - MINUTE
+        now = self.now()
+        before = now - MINUTE
         for agent in [agent for agent, begun in self._begun.items() if begun[-1] <= before]:
             del self._begun[agent]
         for agent in [agent for agent, due in self._due.items() if due <= before]:
             del self._due[agent]
         for agent in [agent for agent, (at, _) in self._dropped.items() if at <= before]:
             del self._dropped[agent]
-        for key in [key for key, (_, until) in self._refused.items() if until <= self.now()]:
+        for key in [key for key, (*_, forgotten) in self._refused.items() if forgotten <= now]:
             del self._refused[key]
 
     @contextmanager

@@ -1,11 +1,14 @@
-"""Calls of models from inside containers: rights, accounts, and where the keys are (K22, Q39)."""
+"""Calls of models from inside containers: rights, accounts, and where the keys are.
+
+Rows K22, K23, Q39, Q41 and Q43.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -20,6 +23,7 @@ from e2e.labhost import Lab
 
 pytestmark = pytest.mark.lab("slow")
 
+CHAT = "/v1/chat/completions"
 SECRET = "sk-lab-0a1b2c3d4e5f60718293"  # noqa: S105 - of a provider that is part of the test
 MODELS = """
 default = "actor"
@@ -59,7 +63,7 @@ import http.client, json, socket, sys
 connection = http.client.HTTPConnection("model", timeout=60)
 connection.sock = socket.socket(socket.AF_UNIX)
 connection.sock.connect("/run/hive/model.sock")
-connection.request(sys.argv[1], sys.argv[2], sys.argv[3].encode() or None)
+connection.request(*sys.argv[1:3], sys.argv[3].encode() or None, json.loads(sys.argv[5]))
 response = connection.getresponse()
 data, whole = b"", True
 try:
@@ -81,7 +85,7 @@ try:
 except ConnectionError:
     print(b"")
 """
-# It answers with its caller's key where it is asked to, as a bad provider would.
+# It answers with its caller's key where it is asked to, and in streams, as a bad provider would.
 PROVIDER = """
 import http.server, json
 class Provider(http.server.BaseHTTPRequestHandler):
@@ -90,6 +94,8 @@ class Provider(http.server.BaseHTTPRequestHandler):
         key = self.headers["authorization"]
         with open("/run/provider.log", "a") as log:
             log.write(f"{asked['model']} {key}\\n")
+        if asked.get("stream"):
+            return self.break_off({"error": {"message": f"bad key {key}"}})
         leaks = "leak" in str(asked["messages"])
         answer = {"error": {"message": f"bad key {key}"}} if leaks else {
             "id": "1", "object": "chat.completion", "model": asked["model"],
@@ -102,7 +108,23 @@ class Provider(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+    def break_off(self, error):
+        chunk = {"id": "1", "choices": [{"index": 0, "delta": {"content": "begun"}}]}
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", "9999")  # more than there is
+        self.end_headers()
+        for part in (chunk, error):
+            self.wfile.write(b"data: %s\\n\\n" % json.dumps(part).encode())
 http.server.ThreadingHTTPServer(("127.0.0.1", 8099), Provider).serve_forever()
+"""
+# Files with the key that were written since a time, but in one place. A file in memory may be
+# written without a new time (tmpfs has none for mmap), so each of these is read.
+OF_FILES = r"""
+key=$(cat)
+find / \( -path /proc -o -path /sys -o -path %s \) -prune -o \
+    -type f \( -newerct @%d -o -fstype tmpfs \) -exec grep -laF -e "$key" {} + 2>/dev/null
+true
 """
 
 
@@ -151,13 +173,19 @@ def request(
     host: HiveHost, agent: str, path: str, body: object = None, mark: str = "any"
 ) -> ModelAnswer:
     method, data = ("GET", "") if body is None else ("POST", json.dumps(body))
-    text = host.inside(agent, "/usr/bin/python3", "-Ic", RAW, method, path, data, mark)
-    return ModelAnswer(*json.loads(text))
+    return call_raw(host, agent, method, path, data, mark, "{}")
 
 
-def chat(host: HiveHost, agent: str, text: str, model: str = "actor") -> ModelAnswer:
-    body = {"model": model, "messages": [{"role": "user", "content": text}]}
-    return request(host, agent, "/v1/chat/completions", body)
+def call_raw(host: HiveHost, agent: str, *words: str) -> ModelAnswer:
+    return ModelAnswer(*json.loads(host.inside(agent, "/usr/bin/python3", "-Ic", RAW, *words)))
+
+
+def chat(
+    host: HiveHost, agent: str, text: str, model: str = "actor", /, *,
+    headers: Mapping[str, str] | None = None, **more: object,
+) -> ModelAnswer:  # fmt: skip
+    data = json.dumps({"model": model, "messages": [{"role": "user", "content": text}], **more})
+    return call_raw(host, agent, "POST", CHAT, data, "any", json.dumps(headers or {}))
 
 
 def charged_tokens(host: HiveHost, agent: str) -> int:
@@ -198,7 +226,7 @@ def test_a_model_that_the_agent_may_not_call_is_refused(host: HiveHost) -> None:
 def test_at_the_end_of_its_budget_an_agent_is_told_whose_it_is_and_goes_on_with_more(
     host: HiveHost,
 ) -> None:
-    """K22: 402, which no client repeats by itself."""
+    """K22: 402, which no client repeats by itself. Q43: its giver is warned before that."""
     host.grow(poor="root")
     assert not allocate(host, "root", "poor", 300).error
     answers = [chat(host, "poor", "hello")]
@@ -210,25 +238,65 @@ def test_at_the_end_of_its_budget_an_agent_is_told_whose_it_is_and_goes_on_with_
     assert refused.headers["x-should-retry"] == "false"
     assert "budget of poor" in refused.text
     assert charged_tokens(host, "poor") == 120 * (len(answers) - 1)
+    warnings = [row["body"] for row in host.mail("root") if row["kind"] == "budget"]
+    assert "the token budget of poor runs low: 240 of 300 tokens spent" in warnings
     assert not allocate(host, "root", "poor", 1000).error
     assert chat(host, "poor", "hello").status == 200
 
 
+def test_tokens_an_hour_are_bounded_as_the_provider_counted_them(host: HiveHost) -> None:
+    """K23: 429 with the seconds to wait; an agent that is given more goes on before that."""
+    host.grow(busy="root")
+    words = {"agent": "busy", "kind": "tokens_per_hour"}
+    assert not host.call("AllocateBudget", amount=100, **words).error
+    assert chat(host, "busy", "hello").status == 200
+    host.until(lambda: charged_tokens(host, "busy") == 120, "it was not charged")
+    refused = chat(host, "busy", "hello")
+    assert (refused.status, "120 of 100 tokens an hour" in refused.text) == (429, True)
+    assert 3500 < int(refused.headers["retry-after"]) <= 3660
+    assert charged_tokens(host, "busy") == 120
+    assert not host.call("AllocateBudget", amount=1000, **words).error
+    host.until(lambda: chat(host, "busy", "hello").status == 200, "it is still refused")
+
+
+def test_a_call_that_names_what_is_others_charges_nothing_to_them(host: HiveHost) -> None:
+    """K22: the socket says who calls; a task, a sub-agent, an agent and a key are claims."""
+    assigned = host.call("AssignTask", agent="bob", description="dig", deadline=0)
+    before = {name: charged_tokens(host, name) for name in ("ann", "bob", "root")}
+    asked = host.run("cat", "/run/provider.log", check=False).stdout
+    refused = chat(host, "ann", "hello", headers={"x-hive-task": assigned["task"]})
+    assert (refused.status, "not a task of the agent" in refused.text) == (403, True)
+    uuid = host.uuid("bob")
+    headers = {"authorization": f"Bearer {SECRET}", "x-api-key": SECRET, "x-hive-agent": uuid,
+               "x-hive-sub": "s1", "x-hive-hand-back": "1"}  # fmt: skip
+    claims = {"user": uuid, "agent": uuid, "sub": "s1", "metadata": {"agent": uuid}}
+    assert chat(host, "ann", "hello", "paid", headers=headers, **claims).status == 403
+    assert chat(host, "ann", "hello", headers=headers, **claims).status == 200
+    host.until(lambda: charged_tokens(host, "ann") == before["ann"] + 120, "it was not charged")
+    assert {name: charged_tokens(host, name) for name in ("bob", "root")} == {
+        "bob": before["bob"], "root": before["root"],
+    }  # fmt: skip
+    assert not [row for row in model_events(host, "bob") if row["alias"] == "actor"]
+    assert host.run("cat", "/run/provider.log", check=False).stdout == asked
+    assert not host.call("CancelTask", task=assigned["task"]).error
+
+
 def test_the_key_of_a_provider_is_in_its_file_and_nowhere_else(host: HiveHost) -> None:
+    """The whole disk and all that is in memory as files, but for what the provider itself wrote."""
     assert chat(host, "bob", "hello", "paid").status == 200
     leaked = chat(host, "bob", "leak it", "paid")
     assert (leaked.status, SECRET in leaked.text) == (400, False)
+    broken = chat(host, "bob", "hello", "paid", stream=True)
+    assert ("begun" in broken.text, SECRET in broken.text) == (True, False)
     assert f"paid-1 Bearer {SECRET}" in host.run("cat", "/run/provider.log").stdout
     of_processes = "cat >/tmp/pattern; grep -laF -f /tmp/pattern /proc/[0-9]*/environ"
     of_processes += " /proc/[0-9]*/cmdline 2>/dev/null; rm /tmp/pattern; true"
-    of_files = "grep -rlaF -D skip -f - %s 2>/dev/null; true"
+    since = int(host.lab.path("/etc/hive/models.toml").stat().st_mtime)
     for agent in ("ann", "bob"):
-        inside = of_files % "/agents /etc /home /meta /opt /root /run /tmp /tree /var"
-        assert search_inside(host, agent, inside) == ""
+        assert search_inside(host, agent, OF_FILES % ("/usr", since)) == ""  # that is the host's
         assert search_inside(host, agent, of_processes) == ""
     assert search(host, of_processes) == ""
-    places = "/etc /run/hive /run/hive-model /run/systemd /var/lib/hive"
-    assert search(host, of_files % places).split() == ["/etc/hive/keys/mine"]
+    assert search(host, OF_FILES % ("/run/provider.log", since)).split() == ["/etc/hive/keys/mine"]
     assert SECRET not in host.run("journalctl", "--no-pager", "--output=export").stdout
     assert SECRET not in json.dumps(host.events(limit=1000))
 
@@ -273,9 +341,9 @@ def stream_while(host: HiveHost, agent: str, daemon: str) -> ModelAnswer:
     answers: list[ModelAnswer] = []
     messages = [{"role": "user", "content": "slow"}]
     body = {"model": "actor", "stream": True, "messages": messages}
-    path, leader = "/v1/chat/completions", host.call("Locate", agent=agent)["leader"]
+    leader = host.call("Locate", agent=agent)["leader"]
     thread = threading.Thread(
-        target=lambda: answers.append(request(host, agent, path, body, mark=daemon))
+        target=lambda: answers.append(request(host, agent, CHAT, body, mark=daemon))
     )
     thread.start()
     mark = host.lab.path(f"/proc/{leader}/root/tmp/{daemon}")

@@ -1,4 +1,7 @@
-"""The definitions that come with hive, end to end with a model that follows rules: K33 to K36."""
+"""The definitions that come with hive, end to end with a model that follows rules.
+
+Rows K33 to K36, K42, K43, Q24, Q30, Q41 and Q45.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from e2e.labhost import Lab
 
 pytestmark = pytest.mark.lab("slow")
 
-RULES = Path(__file__).parents[1] / "fixtures/pipelines.toml"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODELS = """
 default = "actor"
 [providers.s]
@@ -31,33 +34,28 @@ name = "actor-1"
 [models.circler]
 provider = "r"
 name = "circler-1"
+[models.spender]
+provider = "r"
+name = "spender-1"
+[models.learner]
+provider = "r"
+name = "learner-1"
+[models.counter]
+provider = "r"
+name = "counter-1"
 [models.talker]
 provider = "r"
 name = "talker-1"
 context = 9000
 max_output = 500
 """
-# One makes the same call again and again; the other reads until its conversation is shortened.
-ROUNDS = """
-[[rules]]
-model = "circler-1"
-calls = [{ name = "bash", arguments = { command = "echo round" } }]
-[[rules]]
-match = "has become too long"
-text = "SUMMARY: three pages were read"
-[[rules]]
-match = "SUMMARY: three pages"
-calls = [{ name = "finish_task", arguments = { status = "success", summary = "read" } }]
-[[rules]]
-match = "^task: "
-calls = [
-    { name = "ask", arguments = { items = ["Which edition, 'first' or 2nd?"] } },
-    { name = "bash", arguments = { command = "seq 100000 101000" } },
-]
-tokens_in = 7000
-[[rules]]
-text = "well"
-"""
+# How many answers a model finds in its history.
+COUNTS = "".join(
+    f'[[rules]]\nmodel = "counter-1"\nmatch = "how many"\nstep = {step}\ntext = "answer {step}"\n'
+    for step in range(1, 30)
+)
+# What each of them keeps, as its definition says.
+KEEPSAKES = {"queen": "queen/lessons", "lead": "lead/lessons", "maid": "maid/health"}
 WORKERS = ("ada", "bea", "cleo")
 SECONDS = 60.0
 
@@ -66,8 +64,11 @@ SECONDS = 60.0
 def host(lab: Lab) -> Iterator[HiveHost]:
     made = HiveHost(lab)
     made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS)
-    made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES.read_text())
-    made.run("sh", "-c", "cat >/etc/hive/rounds.toml", text=ROUNDS)
+    made.run(
+        "sh", "-c", "cat >/etc/hive/rules.toml", text=(FIXTURES / "pipelines.toml").read_text()
+    )
+    rounds = COUNTS + (FIXTURES / "rounds.toml").read_text()
+    made.run("sh", "-c", "cat >/etc/hive/rounds.toml", text=rounds)
     made.setup()
     yield made
     made.close_connections()
@@ -244,19 +245,99 @@ def test_a_model_that_goes_round_in_circles_is_escalated_to_its_parent(host: Hiv
     assert not host.call("CancelTask", task=job).error
 
 
-def test_task_and_question_outlast_a_conversation_that_is_shortened(host: HiveHost) -> None:
+def test_what_counts_outlasts_a_conversation_that_is_shortened(host: HiveHost) -> None:
     """Q45: word for word, behind the summary of the model. Q10: behind the same system prompt."""
     create(host, "talker", definition="worker", model="talker")
-    words = "Read the pages; keep 'ISBN 0-306-40615-2' in mind."
-    job = assign(host, "talker", words)
+    words = {"agent": "talker", "kind": "tokens", "amount": 1_000_000}
+    assert not host.call("AllocateBudget", **words).error
+    said = "Read the pages; keep 'ISBN 0-306-40615-2' in mind."
+    job = assign(host, "talker", said, plan_required=True)
+    host.until(lambda: turns(host, "talker") == ["done"], "no plan", SECONDS)
+    plan = host.call("ListPlans", task=job)["plans"][0]["plan"]
+    assert not host.call("ApprovePlan", task=job, plan=plan).error
     assert wait_for_end(host, job)["summary"] == "read"
     rows = records(host, "talker", job)
     (compact,) = (row["text"] for row in rows if row["t"] == "compact")
-    for text in (
-        "SUMMARY: three pages were read",
-        "ISBN 0-306-40615-2",
-        "Which edition, 'first' or 2nd?",
-    ):
-        assert text in compact
+    assert "SUMMARY: three pages were read" in compact
+    facts = json.loads(compact.partition("word for word:\n")[2].removesuffix("\n</summary>"))
+    assert facts["task"]["task"]["id"] == job
+    assert [step["title"] for step in facts["plans"][0]["steps"]] == [
+        "read page 'one'", "read page two",
+    ]  # fmt: skip
+    assert facts["asked"][0]["items"][0]["prompt"] == "Which edition, 'first' or 2nd?"
+    (budget,) = facts["budgets"]
+    assert (budget["kind"], budget["agent"]) == ("tokens", "talker")
+    assert 900_000 < budget["left"] < 1_000_000
+    inputs = "".join(row["text"] for row in rows if row["t"] == "input")
+    assert said in inputs + facts["task"]["description"]
     before, after = (row["text"] for row in rows if row["t"] == "system")
     assert before == after
+
+
+def test_a_task_whose_budget_is_used_up_ends_with_the_report_of_its_last_answer(
+    host: HiveHost,
+) -> None:
+    """Q24, Q43: the last answer has a text and a call; the text is the report, no call is run."""
+    create(host, "spender", definition="worker", model="spender")
+    job = assign(host, "spender", "Read the book.", caps={"tool_calls": 2})
+    result = wait_for_end(host, job)
+    assert (result["status"], result["summary"]) == ("partial", "half of it is read")
+    grants = [row for row in operations(host, "use_tool") if row["caller"] == "spender"]
+    assert len(grants) == 2
+    assert host.inside("spender", "find", "/agents", "/tree", "-name", "late", check=False) == ""
+    (end,) = (row for row in records(host, "spender", job) if row["t"] == "end")
+    assert end["status"] == "limit"
+
+
+def test_queen_lead_and_maid_read_after_a_restart_what_they_have_kept(host: HiveHost) -> None:
+    """K43."""
+    names = {f"learned-{definition}": definition for definition in KEEPSAKES}
+    for name, definition in names.items():
+        create(host, name, definition=definition, model="learner")
+    for expected in ("stored", base64.b64encode(b"by chapters").decode()):
+        jobs = [
+            assign(host, name, f"Keep {KEEPSAKES[definition]}.")
+            for name, definition in names.items()
+        ]
+        assert [wait_for_end(host, job)["summary"] for job in jobs] == [expected] * len(jobs)
+        if expected == "stored":
+            for name in names:
+                host.hive("restart", name)
+
+
+@pytest.fixture(scope="module")
+def counter(host: HiveHost) -> str:
+    """An agent of role `agent`, whose model says how many answers its history has."""
+    words = {"role": "agent", "runtime": "builtin", "model": "counter"}
+    assert not host.call("Spawn", name="counter", **words).error
+    host.wait("running", "counter")
+    return "counter"
+
+
+def talk(host: HiveHost, agent: str) -> int:
+    """The number in the answer to a letter."""
+    return int(host.hive("chat", agent, text="how many?\n").removeprefix("answer "))
+
+
+def test_an_agent_keeps_its_conversation_over_a_task_and_a_stop(
+    host: HiveHost, counter: str
+) -> None:
+    """K42."""
+    before = talk(host, counter)
+    wait_for_end(host, assign(host, counter, "Count the spoons.", context="keep"))
+    host.hive("stop", counter)
+    host.hive("start", counter)
+    assert talk(host, counter) == before + 2  # one answer was the call that ended the task
+
+
+def test_a_conversation_is_shown_and_goes_on_from_an_earlier_turn(
+    host: HiveHost, counter: str
+) -> None:
+    """Q41."""
+    before, last = talk(host, counter), talk(host, counter)
+    shown = host.hive("session", "show", counter)
+    assert shown.count("how many?") >= 2
+    turn = host.call("ListTurns", agent=counter)["turns"][-2]["turn"]
+    assert f"answer {last}" not in host.hive("session", "show", counter, "--turn", str(turn))
+    host.hive("session", "rewind", counter, "--turn", str(turn))
+    assert talk(host, counter) == last == before + 1

@@ -90,7 +90,7 @@ def test_a_reservation_that_comes_too_late_is_given_back() -> None:
     asyncio.run(main())
 
 
-def test_a_rate_that_hived_refuses_is_not_asked_again_until_its_time() -> None:
+def test_a_rate_that_hived_refuses_is_not_asked_again_at_once() -> None:
     async def main() -> None:
         async with calling("chat", json_reply({})) as (host, _):
             host.hived.refusal = LimitReached("an hour is full", rule="rate", retry_after=1000)

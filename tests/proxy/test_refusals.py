@@ -19,6 +19,7 @@ from proxy.calling import PATHS, WIRES, body, calling
 
 from hive_core.errors import Busy, HiveError, LimitReached, NotAllowed, NotFound
 from hive_core.model.config.models import ModelLimits
+from hive_core.proxy.failure import CallFailed
 from hive_core.proxy.limits import CallLimits
 
 OTHER = '[models.other]\nprovider = "p"\nname = "other/name"\n'
@@ -196,6 +197,18 @@ def test_an_agent_that_sends_refused_bodies_without_end_is_no_longer_read() -> N
     clock[0] = 200.0
     limits.sweep()
     assert limits.may_drop("ann", settings, 6000)
+
+
+def test_hived_is_asked_again_soon_after_a_refusal_because_someone_may_have_given_more() -> None:
+    clock = [0.0]
+    limits, key = CallLimits(lambda: clock[0]), ("ann", "m", "")
+    limits.refuse(key, "an hour is full", 1000.0)
+    with pytest.raises(CallFailed, match="an hour is full") as refused:
+        limits.check_refused(key)
+    assert (refused.value.status, refused.value.retry_after) == (429, 1000.0)
+    limits.check_refused(("bob", "m", ""))
+    clock[0] = 2.0
+    limits.check_refused(key)
 
 
 def test_a_body_that_is_too_large_is_refused() -> None:

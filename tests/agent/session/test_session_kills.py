@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,6 +16,9 @@ import pytest
 from fixtures.fake_model import Json, ModelAnswer
 from fixtures.session_host import SessionHost, end_process, session_host
 from fixtures.world import rows, world
+
+from hive_core.agent.session.log import segments
+from hive_core.agent.session.records import Record, read_records
 
 KINDS = ("input", "system", "response", "call", "result", "end")
 STEPS = 4
@@ -30,8 +36,11 @@ def _host(tmp_path: Path) -> Iterator[SessionHost]:
 
 def next_step(_number: int, body: Json) -> ModelAnswer:
     """What a model does that looks at its history: run, run, tell, report, end."""
-    messages = rows(body["messages"])
-    done = sum(message["role"] == "tool" for message in messages)
+    return step_after(sum(message["role"] == "tool" for message in rows(body["messages"])))
+
+
+def step_after(done: int) -> ModelAnswer:
+    """The answer after so many calls."""
     if done < STEPS - 2:
         command = f"echo run{done} >> runs.txt"
         return ModelAnswer(calls=[(f"c{done}", "bash", {"command": command})])
@@ -41,6 +50,25 @@ def next_step(_number: int, body: Json) -> ModelAnswer:
         report = {"status": "success", "summary": "all done"}
         return ModelAnswer(calls=[("report", "finish_task", report)])
     return ModelAnswer("reported")
+
+
+def next_step_or_summary(body: Json) -> ModelAnswer:
+    """The same of a model whose conversation is too long after the commands, and is summarized."""
+    messages = rows(body["messages"])
+    summary = re.search(r"SUMMARY: (\d+) calls", json.dumps(messages))
+    done = sum(message["role"] == "tool" for message in messages)
+    done += int(summary[1]) if summary else 0
+    if "has become too long" in str(messages[-1]["content"]):
+        return ModelAnswer(f"SUMMARY: {done} calls")
+    fills = summary is None and done == STEPS - 3
+    return replace(step_after(done), tokens=(90_000, 5)) if fills else step_after(done)
+
+
+def results_of(host: SessionHost, conversation: str) -> list[Record]:
+    """The results in all segments of a conversation."""
+    files = segments(host.state / "session" / conversation)
+    records = [row for file in files for row in read_records(file.read_bytes()).records]
+    return [row for row in records if row["t"] == "result"]
 
 
 def check_effects(host: SessionHost, task: str) -> None:
@@ -55,7 +83,7 @@ def check_effects(host: SessionHost, task: str) -> None:
     assert len(ends) == 1
     assert host.world.mail("worker") == []
     name = f"task-{task}"
-    results = {row["call"]: str(row["content"]) for row in host.of_kind("result", name)}
+    results = {row["call"]: str(row["content"]) for row in results_of(host, name)}
     assert set(results) == {"c0", "c1", "send", "report"}
     for number in range(STEPS - 2):
         # What the model was told is what happened, or that it is unknown.
@@ -100,3 +128,34 @@ def test_a_runtime_that_is_killed_costs_a_request_and_no_call(host: SessionHost)
     host.until(lambda: "closed" in host.kinds(name))
     check_effects(host, task)
     assert "unknown" not in json.dumps(host.records(name))
+
+
+@pytest.mark.parametrize("moment", ["summary is asked for", "summary is logged"])
+def test_a_session_that_is_killed_at_a_compaction_does_its_task_once(
+    host: SessionHost, moment: str
+) -> None:
+    """The first summary is held where the session is killed before it has it."""
+    asked, held = threading.Event(), threading.Event()
+
+    def answer(_number: int, body: Json) -> ModelAnswer:
+        step = next_step_or_summary(body)
+        if not step.text.startswith("SUMMARY") or asked.is_set():
+            return step
+        asked.set()
+        return replace(step, held=held) if moment == "summary is asked for" else step
+
+    host.model.answer = answer
+    task = host.assign("Run twice, tell me, report.")
+    name = f"task-{task}"
+    host.start()
+    is_there = asked.is_set if moment == "summary is asked for" else (
+        lambda: "compact" in host.kinds(name)
+    )  # fmt: skip
+    host.until(is_there)
+    host.kill()
+    held.set()
+    host.start()
+    host.until(lambda: "closed" in host.kinds(name))
+    host.until(lambda: host.task(task)["state"] == "done")
+    check_effects(host, task)
+    assert len(segments(host.state / "session" / name)) == 2
