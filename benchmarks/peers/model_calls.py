@@ -1,8 +1,8 @@
-"""A provider of models and hive-model before it, each in a process of its own, and their clients.
+"""A provider of models and what stands before it, each in a process of its own, and their clients.
 
-The provider answers at once, so what is measured is the way to it. Beside hive-model stands the
-proxy of LiteLLM, if `litellm` is on PATH (from an environment of its own, `litellm[proxy]`).
-https://docs.litellm.ai/docs/simple_proxy
+The provider answers at once, so what is measured is the way to it. Beside hive-model stand a bare
+hop over httpx2, and the proxy of LiteLLM if `litellm` is on PATH (from an environment of its own,
+`litellm[proxy]`). https://docs.litellm.ai/docs/simple_proxy
 """
 
 import asyncio
@@ -16,15 +16,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
 import httpx2
-from fixtures.models import FakeHived
+from fixtures.world import world
 from typing_extensions import override
+
+from benchmarks.peers.model_accounts import AGENT, serve_accounts
+from hive_core.model.config.models import parse_models
+from hive_core.model.config.settings import Paths, Settings
 
 KEY: Final = "sk-bench-0f3b1c5d7e9a2b4c6d8e"
 PATH: Final = "/v1/chat/completions"
@@ -119,7 +123,7 @@ class Provider(asyncio.Protocol):
 
 @contextmanager
 def provider() -> Iterator[tuple[ModelWay, Path]]:
-    """The provider and a stand-in of hived, which reserves everything, in another process."""
+    """The provider, and the broker of hived with its ledger in memory, in another process."""
     folder = Path(mkdtemp(prefix="hb-"))
     process = multiprocessing.get_context("fork").Process(target=_serve_provider, args=(folder,))
     process.start()
@@ -128,44 +132,80 @@ def provider() -> Iterator[tuple[ModelWay, Path]]:
         yield ModelWay(port=int((folder / "port").read_text())), folder
     finally:
         process.terminate()
-        process.join()
+        process.join(_WAIT)
         shutil.rmtree(folder)
 
 
 def _serve_provider(folder: Path) -> None:
-    async def serve() -> None:
-        server = await asyncio.get_running_loop().create_server(Provider, "127.0.0.1", 0)
-        hived = FakeHived(folder)
-        await hived.start()
-        hived.listen_for_hands()
-        hived.hand_over(name="worker")
-        spare = folder / "spare"
-        spare.write_text(str(server.sockets[0].getsockname()[1]))
-        spare.rename(folder / "port")
-        await server.serve_forever()
+    (folder / "keys").mkdir()
+    (folder / "keys" / "p").write_text(_KEY)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        text = _MODELS.format(port=port)
+        (folder / "models").write_text(text)
+        with world(Settings(), f"root/{AGENT}", models=parse_models(text)) as made:
 
-    asyncio.run(serve())
+            async def serve() -> None:
+                ended = asyncio.Event()
+                loop = asyncio.get_running_loop()
+                loop.add_signal_handler(signal.SIGTERM, ended.set)
+                server = await loop.create_server(Provider, sock=listening)
+                async with serve_accounts(made, folder):
+                    spare = folder / "spare"
+                    spare.write_text(str(port))
+                    spare.rename(folder / "port")
+                    await ended.wait()
+                server.close()
+
+            asyncio.run(serve())
+
+
+def hive_model(_direct: ModelWay, folder: Path) -> AbstractContextManager[ModelWay]:
+    return _start_hive_model("hive_core.proxy.main", folder)
+
+
+def hive_model_without_accounts(
+    _direct: ModelWay, folder: Path
+) -> AbstractContextManager[ModelWay]:
+    """The same, but that a call costs nothing and is recorded nowhere."""
+    return _start_hive_model("benchmarks.peers.model_without_accounts", folder)
 
 
 @contextmanager
-def hive_model(direct: ModelWay, folder: Path) -> Iterator[ModelWay]:
-    (folder / "keys").mkdir(exist_ok=True)
-    (folder / "keys" / "p").write_text(_KEY)
-    (folder / "models").write_text(_MODELS.format(port=direct.port))
-    names = {"models": "models", "keys": "keys", "control": "control.sock", "hand": "hand.sock",
-             "operator": "operator.sock", "small": "small.sock"}  # fmt: skip
-    options = [part for name, file in names.items() for part in (f"--{name}", str(folder / file))]
+def _start_hive_model(program: str, folder: Path) -> Iterator[ModelWay]:
+    paths = Paths(runtime=folder)
+    names = {"models": folder / "models", "keys": folder / "keys",
+             "control": paths.model_control_socket, "hand": paths.hand_model_socket,
+             "operator": folder / "operator.sock", "small": folder / "small.sock",
+             "journal": folder / "unsettled"}  # fmt: skip
+    options = [part for name, file in names.items() for part in (f"--{name}", str(file))]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
         manager.settimeout(_WAIT)
         began = time.perf_counter()
         with _process(
-            [sys.executable, "-m", "hive_core.proxy.main", *options],
-            {"NOTIFY_SOCKET": str(folder / "notify")},
+            [sys.executable, "-m", program, *options],
+            {"NOTIFY_SOCKET": str(folder / "notify"), "PYTHONPATH": os.pathsep.join(sys.path)},
         ) as process:
             assert manager.recv(1000).startswith(b"READY=1")
             start = time.perf_counter() - began
-            yield ModelWay(socket=str(folder / "worker.sock"), pid=process.pid, start=start)
+            way = ModelWay(socket=str(folder / "model.sock"), pid=process.pid, start=start)
+            asyncio.run(_until_it_answers(way))
+            yield way
+    (folder / "notify").unlink()
+
+
+@contextmanager
+def bare_hop(direct: ModelWay, folder: Path) -> Iterator[ModelWay]:
+    """The least that passes calls on, with the libraries of hive-model."""
+    path = str(folder / "hop.sock")
+    words = [sys.executable, "-m", "benchmarks.peers.bare_hop", path, str(direct.port)]
+    began = time.perf_counter()
+    with _process(words, {"PYTHONPATH": os.pathsep.join(sys.path)}) as process:
+        way = ModelWay(socket=path, pid=process.pid)
+        asyncio.run(_until_it_answers(way))
+        way.start = time.perf_counter() - began
+        yield way
 
 
 @contextmanager

@@ -333,11 +333,16 @@ def test_an_agent_keeps_its_conversation_over_a_task_and_a_stop(
 def test_a_conversation_is_shown_and_goes_on_from_an_earlier_turn(
     host: HiveHost, counter: str
 ) -> None:
-    """Q41."""
+    """Q41: after a turn that a text ended, and after one that a call ended."""
+    wait_for_end(host, assign(host, counter, "Count the forks.", context="keep"))
     before, last = talk(host, counter), talk(host, counter)
+    latest, earlier, of_task = [
+        row["turn"] for row in host.call("ListTurns", agent=counter)["turns"][:3]
+    ]
     shown = host.hive("session", "show", counter)
-    assert shown.count("how many?") >= 2
-    turn = host.call("ListTurns", agent=counter)["turns"][-2]["turn"]
-    assert f"answer {last}" not in host.hive("session", "show", counter, "--turn", str(turn))
-    host.hive("session", "rewind", counter, "--turn", str(turn))
-    assert talk(host, counter) == last == before + 1
+    assert shown.index("-> finish_task") < shown.index(f"answer {before}")
+    assert f"answer {last}" in host.hive("session", "show", counter, "--turn", str(latest))
+    for turn, answer in ((earlier, last), (of_task, before)):
+        host.hive("session", "rewind", counter, "--turn", str(turn))
+        assert talk(host, counter) == answer
+    assert f"answer {last}" in host.hive("session", "show", counter)

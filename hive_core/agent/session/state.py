@@ -6,9 +6,9 @@ with `closed`, after its result was passed on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from hive_core.agent.session.records import Record
 
@@ -89,6 +89,14 @@ class TurnState:
         return self.inputs[self.rendered :]
 
 
+class TurnMark(NamedTuple):
+    """What a conversation had at the end of a turn; `calls` may have ended it without an answer."""
+
+    size: int = 0
+    tokens: int = 0
+    calls: Sequence[ToolCall] = ()
+
+
 @dataclass(slots=True)
 class ConversationState:
     """A conversation, as its records tell it. `calls`: those of the last answer in the history.
@@ -113,7 +121,7 @@ class ConversationState:
     cli: str = ""
     notes: list[Record] = field(default_factory=list)
     reflection: Record = field(default_factory=dict)
-    _marks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _marks: dict[int, TurnMark] = field(default_factory=dict)
     _records: int = 0
 
     @classmethod
@@ -193,7 +201,7 @@ class ConversationState:
         self._open_turn().end = record
 
     def _add_closed(self, record: Record) -> None:
-        self._marks[number(record["turn"])] = (len(self.history), self.tokens)
+        self._marks[number(record["turn"])] = TurnMark(len(self.history), self.tokens, self.calls)
         turn, self.turn = self.turn, None
         if turn is not None:
             self.notes = [*self.notes, turn_note(turn)][-NOTES_MOST:]
@@ -250,10 +258,10 @@ class ConversationState:
             call.result = row
 
     def _add_rewind(self, record: Record) -> None:
-        size, self.tokens = self._marks.get(number(record["to"]), (0, 0))
-        del self.history[size:]
+        mark = self._marks.get(number(record["to"]), TurnMark())
+        del self.history[mark.size :]
+        self.tokens, self.calls = mark.tokens, list(mark.calls)
         self.cli = ""  # what a CLI keeps cannot be cut
-        self.calls = []
         self.turn = None
         self.paused = {}
         self.notes = [row for row in self.notes if number(row["turn"]) <= number(record["to"])]

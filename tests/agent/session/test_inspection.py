@@ -82,6 +82,28 @@ def test_a_rewind_keeps_the_log_and_shortens_the_history(folder: Path) -> None:
         assert log.state.seen == {"m1", "m2"}
 
 
+def test_a_rewind_to_a_turn_that_a_call_has_ended_keeps_the_result(folder: Path) -> None:
+    """The next request has to answer the call, as it would have without the rewind."""
+    call = {"id": "f", "name": "finish_task", "arguments": {}}
+    with ConversationLog(folder, MAIN) as log:
+        for record in (
+            {"t": "input", "turn": 3, "kind": "mail", "id": "m3", "text": "report"},
+            {"t": "response", "turn": 3, "inputs": 1, "sent": ["q"], "message": "a",
+             "calls": [call], "text": ""},
+            {"t": "result", "turn": 3, "call": "f", "content": "reported"},
+            {"t": "end", "turn": 3, "status": "done"}, {"t": "closed", "turn": 3},
+        ):  # fmt: skip
+            log.append(record)
+        write_turn(log, 4)
+    run_inspection(folder, ["rewind", "--turn", "3"])
+    with ConversationLog(folder, MAIN) as log:
+        (kept,) = log.state.calls
+        assert (kept.id, kept.result and kept.result["content"]) == ("f", "reported")
+    run_inspection(folder, ["rewind", "--turn", "2"])
+    with ConversationLog(folder, MAIN) as log:
+        assert log.state.calls == []
+
+
 def test_a_rewind_to_an_unknown_turn_or_under_a_running_turn_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidArgument, match="to turn 9"):
         run_inspection(folder, ["rewind", "--turn", "9"])
