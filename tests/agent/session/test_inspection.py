@@ -97,8 +97,8 @@ def test_a_rewind_to_a_turn_that_a_call_has_ended_keeps_the_result(folder: Path)
         write_turn(log, 4)
     run_inspection(folder, ["rewind", "--turn", "3"])
     with ConversationLog(folder, MAIN) as log:
-        (kept,) = log.state.calls
-        assert (kept.id, kept.result and kept.result["content"]) == ("f", "reported")
+        (open_call,) = log.state.calls
+        assert (open_call.id, (open_call.result or {}).get("content")) == ("f", "reported")
     run_inspection(folder, ["rewind", "--turn", "2"])
     with ConversationLog(folder, MAIN) as log:
         assert log.state.calls == []
