@@ -290,18 +290,16 @@ def test_a_task_whose_budget_is_used_up_ends_with_the_report_of_its_last_answer(
 
 
 def test_queen_lead_and_maid_read_after_a_restart_what_they_have_kept(host: HiveHost) -> None:
-    """K43."""
-    names = {f"learned-{definition}": definition for definition in KEEPSAKES}
-    for name, definition in names.items():
-        create(host, name, definition=definition, model="learner")
+    """K43. A host has one queen and one maid."""
+    for name in KEEPSAKES.keys() & host.tree().keys() - {"lead"}:
+        assert not host.call("Destroy", agent=name, recursive=True, wait=50).error
+    for name in KEEPSAKES:
+        create(host, name, model="learner")
     for expected in ("stored", base64.b64encode(b"by chapters").decode()):
-        jobs = [
-            assign(host, name, f"Keep {KEEPSAKES[definition]}.")
-            for name, definition in names.items()
-        ]
+        jobs = [assign(host, name, f"Keep {path}.") for name, path in KEEPSAKES.items()]
         assert [wait_for_end(host, job)["summary"] for job in jobs] == [expected] * len(jobs)
         if expected == "stored":
-            for name in names:
+            for name in KEEPSAKES:
                 host.hive("restart", name)
 
 
