@@ -145,6 +145,8 @@ def test_a_task_goes_from_the_queen_over_a_lead_to_workers_and_back(host: HiveHo
 
 def test_the_queen_moves_through_her_phases_with_a_colony(host: HiveHost) -> None:
     """Q1, Q2, Q6, Q7, Q10, Q12, Q14, Q19, Q50: she prepares and runs it, the user opens it."""
+    if "queen" not in host.tree():
+        create(host, "queen")
     wait_for_end(host, assign(host, "queen", "Prepare a colony."))
     view = host.call("GetColony", agent="reader")
     assert (view["queen"], view["skill"]) == ("queen", "reading")
