@@ -11,7 +11,7 @@ from fixtures.world import World
 
 from hive_core.host.sockets.model_sockets import AgentSocketGroup, ModelSockets
 from hive_core.host.sockets.server import SocketServer
-from hive_core.host.sockets.service_doors import ServiceDoors
+from hive_core.host.sockets.service_sockets import ServiceSockets
 from hive_core.model.config.settings import Paths
 
 AGENT: Final = "worker"
@@ -24,15 +24,15 @@ async def serve_accounts(made: World, folder: Path) -> AsyncIterator[None]:
     made.call("operator", "allocate_budget", agent=AGENT, kind="tokens", amount=TOKENS)
     faults: list[BaseException] = []
     sockets = SocketServer(made.broker, made.reads, faults.append)
-    doors = ServiceDoors(os.getuid())
-    models = ModelSockets(sockets, doors, Paths(runtime=folder), {}, lambda: made.broker.hive)
+    services = ServiceSockets(os.getuid())
+    models = ModelSockets(sockets, services, Paths(runtime=folder), {}, lambda: made.broker.hive)
     await models.listen()
-    agent = AgentSocketGroup(sockets, doors, lambda uuid: made.hive.names[uuid])
+    agent = AgentSocketGroup(sockets, services, lambda uuid: made.hive.names[uuid])
     await agent.listen(made.uuid(AGENT), folder / "broker.sock", 0)
     try:
         yield
     finally:
-        doors.stop()
+        services.stop()
         sockets.stop()
         await asyncio.sleep(0)
         made.broker.attach(made)

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from typing_extensions import override
 
-from hive_core.doors.notify import notify
 from hive_core.proxy.accounts import Accounts, Reservation, Settlement
 from hive_core.proxy.main import ProxyOptions, build, parse_options
+from hive_core.services.notify import notify
 from hive_core.varlink import Message
 
 
