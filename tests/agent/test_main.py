@@ -226,7 +226,7 @@ def test_help_lists_every_operation_once_by_what_it_is_about(
     operations = {entry.name.replace("_", "-"): entry for entry in catalog.load()}
     theirs = {name for name, entry in operations.items() if entry.entry["who"] == OPERATOR}
     of_services = {name for name, entry in operations.items() if entry.entry["who"] in SERVICES}
-    assert len(of_services) == 5
+    assert len(of_services) == 6
     assert sorted(listed) == sorted((set(operations) | set(OWN)) - theirs - of_services)
     assert "\nMore:" not in shown
     assert theirs == {word for line in apart.splitlines()[1:-2] for word in line.split()}

@@ -79,7 +79,7 @@ def test_the_program_reads_its_files_sends_spans_and_ends_by_a_signal(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "names no receiver"), ('[otel]\nurl = "http://a:b@c/"\n', "otel.url"),
+        ("", "must name a receiver"), ('[otel]\nurl = "http://a:b@c/"\n', "otel.url"),
         ("[otel]\ntexts = 3\n", "otel.texts"), ("[otel\n", "cannot read"),
         ('[otel]\nurl = "http://127.0.0.1:1"\n', "run `hive setup`"),
     ],

@@ -142,7 +142,9 @@ def test_calls_at_once_and_in_a_minute_are_limited() -> None:
                 await until(lambda count=count: len(provider.requests) == count)  # type: ignore[misc]
             result = await host.post(PATHS["chat"], body("chat"))
             assert (result.status, result.headers["retry-after"]) == (429, "1")
-            assert "2 calls of this agent run already" in result.json["error"]["message"]
+            assert (
+                "running model calls of this agent (2) reached" in result.json["error"]["message"]
+            )
             for writer in writers:
                 writer.close()
             await host.settlements(2)

@@ -336,7 +336,7 @@ def test_a_sub_agent_that_is_killed_is_an_error_of_its_call(host: ForkHost) -> N
     os.kill(child, signal.SIGKILL)
     host.session.until(lambda: host.session.records()[-1]["t"] == "closed")
     assert len(host.session.runtimes()) == 1
-    assert "it ended without a result" in str(host.results())
+    assert "exited without writing a result" in str(host.results())
     assert len(host.subagent_events()) == opened + 2
     end_sleepers()
 

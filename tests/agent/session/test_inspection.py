@@ -131,5 +131,5 @@ def test_a_turn_that_works_on_a_task_is_not_rewound(folder: Path) -> None:
 
 
 def test_an_unknown_conversation_is_refused_with_the_known_ones(folder: Path) -> None:
-    with pytest.raises(NotFound, match="no conversation task-1; there are main"):
+    with pytest.raises(NotFound, match="no conversation task-1; conversations: main"):
         run_inspection(folder, ["show", "--conversation", "task-1"])

@@ -112,7 +112,7 @@ def test_the_files_of_a_sub_agent_are_read_without_following_it(tmp_path: Path) 
     records, order = read_hydration(folder.hydration)
     assert (order, len(records)) == (ORDER, 1)
     assert order.model_info == ModelInfo("m", "chat", 9)
-    with pytest.raises(Internal, match="without a result"):
+    with pytest.raises(Internal, match="without writing a result"):
         folder.read_result()
     folder.result.unlink()
     folder.result.symlink_to("/etc/passwd")
