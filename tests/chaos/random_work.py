@@ -84,6 +84,7 @@ class RestartedWorld(World):
 
     def __init__(self, folder: Path, history: History) -> None:
         self.settings, self.folder, self.models = SETTINGS, folder, ModelsFile()
+        self.skills = {}
         self.clock = ManualClock(history.time, history.steady)
         self.step = nothing
         self._open()

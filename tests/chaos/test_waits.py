@@ -81,7 +81,7 @@ WRITERS = (
     "agent/session/runtimes/cli_dialect.py", "agent/session/runtimes/cli_command.py",
     "agent/session/runtimes/codex.py", "agent/session/server_socket.py",
     "agent/prompt_context.py", "agent/session/log.py", "agent/session/main.py",
-    "proxy/main.py", "doors/journal.py", "doors/service_files.py",
+    "proxy/main.py", "services/journal.py", "services/service_files.py",
     "host/", "privd/", "jobs/",
     "ledger/core/ballast.py", "ledger/core/backup.py", "cli/", "surfaces/__main__",
 )  # fmt: skip

@@ -185,7 +185,7 @@ def test_attack_24_a_passkey_of_another_account_or_a_copy_confirms_nothing(world
     begun = client.begin("grant_capability", **GRANT)
     theirs = with_passkey(eve).sign(begun["nonce"], begun["challenge"])
     error = client.refusal("complete_confirmation", nonce=begun["nonce"], assertion=theirs)
-    assert "no passkey of ann" in str(error)
+    assert "the passkey does not belong to ann" in str(error)
 
     counting = with_passkey(client)
     counting.counter = 7

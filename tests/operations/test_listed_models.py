@@ -50,7 +50,7 @@ def test_the_operator_sees_all_models_with_their_figures(world: World) -> None:
     assert result[0] == {
         "alias": "opus", "provider": "one", "kind": "http", "wire": "messages", "name": "big",
         "context": 200_000, "max_output": 32_000, "fallback": ["sonnet"], "tiers": ["strategic"],
-        "price_in": 10.0, "price_out": 50.0,
+        "price_in": 10.0, "price_out": 50.0, "price_known": True,
     }  # fmt: skip
     assert result[1]["price_in"] is None
 

@@ -70,6 +70,7 @@ BY_NAME: dict[str, dict[str, object]] = {
     "stream_turn": {"conversation": "x", "turn": 1, "text": "x"},
     "judge_task": {"verdict": "accept"},
     "settle_model": {"status": "done"},
+    "note_prices": {"unknown": ["x"]},
     "close_egress": {"status": "done"},
     "open_subagent": {"kind": "clone", "tools": ["x"]},
 }

@@ -73,15 +73,6 @@ def keep(browser: FakeBrowser, agent: str, **turn: object) -> None:
     browser.web.door.call(agent, "keep_turn", **{"conversation": "main", "status": "done", **turn})
 
 
-def page_with(browser: FakeBrowser, path: str, text: str) -> str:
-    """A page, once hive-web has followed the events that it is drawn from."""
-    for _ in range(500):
-        browser.web.door.pass_time(0.1)  # events are followed at a pace
-        if text in (page := browser.get(path).text):
-            return page
-    pytest.fail(f"{path} does not come to show {text}")
-
-
 def test_a_turn_shows_what_its_calls_of_models_used(browser: FakeBrowser) -> None:
     door = browser.web.door
     door.do(lambda world: finish(world, reserve(world, "carl"), tokens_in=9000))
@@ -94,7 +85,7 @@ def test_a_turn_shows_what_its_calls_of_models_used(browser: FakeBrowser) -> Non
         door.do(lambda world, use=use: finish(world, reserve(world, "carl"), **use))  # type: ignore[misc]  # of a lambda
     keep(browser, "carl", turn=2, text="after", began=began)
 
-    page = page_with(browser, "/agents/carl/talk", "1.5k tokens in, 60 out")
+    page = browser.get_when("/agents/carl/talk", lambda page: "1.5k tokens in, 60 out" in page)
     turn = page.partition("<h2>Turn 2")[2].partition("</article>")[0]
 
     assert "sonnet" in turn

@@ -36,6 +36,10 @@ def row_of(page: str, key: str) -> list[str]:
                 if row and row[0].rpartition(">")[2].strip() == key)  # fmt: skip
 
 
+def budget_of_lead(page: str) -> str:
+    return page.partition("<h2>Used</h2>")[0].partition("lead")[2].partition("</tr>")[0]
+
+
 def test_money_is_written_in_the_currency_of_the_host() -> None:
     assert format_money(410_000) == "0.41"
     assert format_money(1_220_000_000) == "1,220.00"
@@ -118,12 +122,14 @@ def test_the_page_sums_up_by_what_was_used(browser: FakeBrowser, clocked: Runnin
     report = {"model": "small-1", "tokens_in": 50_000, "tokens_out": 10_000, "cost": 410_000}
     door.call("w-9", "report_usage", **report)
 
-    page = browser.get("/cost").text
+    page = browser.get_when(
+        "/cost", lambda page: re.search(r">\d\d:\d\d<", budget_of_lead(page)) is not None
+    )
     assert page.index("<h2>Budgets</h2>") < page.index("<h2>Used</h2>")
     assert row_of(page, "w-9")[1:4] == ["50k", "10k", "0.41"]
     assert row_of(page, "w-9")[-1] == "reported"
     assert 'href="/agents/w-9"' in page
-    budget = page.partition("<h2>Used</h2>")[0].partition("lead")[2].partition("</tr>")[0]
+    budget = budget_of_lead(page)
     after = door.do(lambda world: world.clock.now())
     empties = {
         time.strftime("%H:%M", time.gmtime(at + 2400)) for at in range(int(before), int(after) + 60)
