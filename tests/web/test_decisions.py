@@ -53,6 +53,16 @@ def hidden_fields(page: Answer) -> dict[str, str]:
     return {name: unescape(value) for name, value in _FIELD.findall(form)}
 
 
+def pages_of(browser: FakeBrowser, address: str) -> list[str]:
+    """The pages of a difference, as their links follow one another."""
+    pages, following = list[str](), [address]
+    while following:
+        pages.append(browser.get(following.pop()).text)
+        match = re.search(rf'href="({re.escape(address)}\?after=[^"]+)"', pages[-1])
+        following += [unescape(match.group(1))] if match else []
+    return pages
+
+
 def code_of(world: World, account: str) -> str:
     """What the app of the account shows now."""
     stored = world.ledger.accounts.totp(account)
@@ -141,12 +151,8 @@ def test_the_buttons_of_an_approval_follow_its_last_line(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
     id_ = web.door.do(lambda world: request_change(world, gives=True, lines=4500))
-    address, pages = f"/approvals/{id_}", list[str]()
-    following: str | None = address
-    while following:
-        pages.append(browser.get(following).text)
-        match = re.search(rf'href="({re.escape(address)}\?after=[^"]+)"', pages[-1])
-        following = unescape(match.group(1)) if match else None
+    address = f"/approvals/{id_}"
+    pages = pages_of(browser, address)
 
     assert len(pages) > 2
     for page in pages[:-1]:
@@ -157,6 +163,21 @@ def test_the_buttons_of_an_approval_follow_its_last_line(
     assert pages[-1].count('name="gives0"') == 1
     assert f'action="{address}/deny"' in pages[-1]
     assert ONE in pages[-1]
+
+
+def test_attack_22_a_line_larger_than_a_page_hides_nothing(
+    browser: FakeBrowser, web: RunningDashboard
+) -> None:
+    """Its parts are shown on each page, and what decides stands behind what follows it."""
+    texts = [line("before"), line("ж" * 500_000), line("behind")]
+    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "lead"), GIVES, texts))
+    address = f"/approvals/{id_}"
+    pages = pages_of(browser, address)
+
+    assert len(pages) > 2
+    assert sum(page.count("ж") for page in pages) == 500_000
+    assert not any("/approve" in page or "/deny" in page for page in pages[:-1])
+    assert pages[-1].index("behind") < pages[-1].index(f'action="{address}/approve"')
 
 
 @pytest.mark.parametrize("scopes", [["viewer"], ["viewer", "operator"]])

@@ -112,7 +112,7 @@ async def show_approval(visit: Visit) -> Response:
     row, files = _row(reply), difference(reply)
     return visit.page(
         "approval" if after is None else "approval_lines", "Approval", reply=reply, files=files,
-        row=row, next=reply.get("next"), more=bool(files and reply.get("next")), after=after,
+        row=row, next=reply.get("next"), more=bool(reply.get("next")), after=after,
         is_open=bool(row.get("state") == "pending" and row.get("commit")),
     )  # fmt: skip
 
@@ -151,13 +151,17 @@ def _reason(visit: Visit) -> str:
 
 
 def difference(reply: Message) -> list[tuple[str, list[Message]]]:
-    """The changed lines by file; the parts of a long line are joined."""
+    """The changed lines by file; the parts of a long line are joined.
+
+    A line that goes on in the next page is there with the part that this page has.
+    """
     listed = reply.get("lines")
+    rows: list[Message] = listed if isinstance(listed, list) else []
     whole: list[Message] = []
     rest = ""
-    for row in listed if isinstance(listed, list) else []:
+    for number, row in enumerate(rows, 1):
         rest += str(row.get("text"))
-        if not row.get("part"):
+        if not row.get("part") or number == len(rows):
             whole.append({**row, "text": rest})
             rest = ""
     return [(path, list(rows)) for path, rows in groupby(whole, lambda row: str(row.get("path")))]
