@@ -115,16 +115,19 @@ class TurnFollowers:
             self._turns.pop(name, None)
 
     async def _read(self, name: str) -> None:
-        """Read on one connection, which is free again when nobody looks any more."""
+        """Read on one connection, which is free again at the end and after a refusal of hived."""
         connection = await self._connect()
         turns = self._turns[name] = {}
         parameters: Message = {"agent": name, "wait": WAIT_SECONDS}
-        while self.is_wanted(name):
-            page = await connection.call("watch_turn", parameters)
-            parameters["after"] = page["next"]
-            for values in take_parts(turns, page):
-                self.offer(_frame(name, values))
-        self._free.append(connection)
+        try:
+            while self.is_wanted(name):
+                page = await connection.call("watch_turn", parameters)
+                parameters["after"] = page["next"]
+                for values in take_parts(turns, page):
+                    self.offer(_frame(name, values))
+        finally:
+            if not connection.closed.is_set():
+                self._free.append(connection)
 
     async def _connect(self) -> DaemonConnection:
         while self._free:
