@@ -62,6 +62,21 @@ def test_the_older_name_of_chat_is_bounded_and_each_of_several_answers() -> None
     assert reserved["out_most"] == 3000
 
 
+def test_of_the_two_names_of_chat_the_larger_number_is_reserved() -> None:
+    """A provider that knows the older name alone would give the longer answer."""
+    unbounded = '[models.small]\nprovider = "p"\nname = "s"\n'
+    fields = {"max_completion_tokens": 1, "max_tokens": 5000}
+    _, (asked,), (reserved,) = ask("chat", unbounded, **fields)
+    assert {key: asked[key] for key in fields} == fields
+    assert reserved["out_most"] == 5000
+
+
+@pytest.mark.parametrize("odd", ["5000", [1], {}, True, -1])
+def test_neither_name_of_chat_takes_anything_but_a_number(odd: object) -> None:
+    status, asked, reserved = ask("chat", BOUNDED, max_completion_tokens=1, max_tokens=odd)
+    assert (status, asked, reserved) == (400, [], [])
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_the_limit_of_tokens_leaves_the_answer_what_the_input_does_not_take(wire: str) -> None:
     limits = BOUNDED + "[limits]\ntokens_a_call = 500\n"

@@ -66,8 +66,9 @@ class ChatWire(WireFormat):
 
     @override
     def most_out(self, body: RequestBody) -> int | None:
-        own = positive(body.value("max_completion_tokens"), "max_completion_tokens")
-        most = own or positive(body.value("max_tokens"), "max_tokens")
+        # A provider may follow either name, so the larger number counts.
+        numbers = [positive(body.value(key), key) for key in self.output_keys]
+        most = max((number for number in numbers if number is not None), default=None)
         return None if most is None else most * self.choices(body)
 
     @override
