@@ -46,6 +46,8 @@ def choose_tools(
     """
     names = list(owned)
     gone = {hive_name(word.partition("(")[0], names) for word in removed}
+    if not gone.isdisjoint(_EVERYTHING):
+        gone = set(names)
     listed = None if words is None else list(words)
     if listed is None or any(word.lower() in _EVERYTHING for word in listed):
         return ChosenTools(tuple(name for name in names if name not in gone))

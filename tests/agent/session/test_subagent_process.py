@@ -197,6 +197,8 @@ def test_a_sub_agent_of_which_no_tool_is_left_is_refused() -> None:
     assert choose_tools(["read"], []).names == ()  # it asked for none
     assert choose_tools(["read", "edit"], ["*"], ["Write"]).names == ("read",)
     assert choose_tools(["read", "edit"], None, ["Edit(src/*)"]).names == ("read",)
+    for everything in ("*", "All"):
+        assert choose_tools(["read", "edit"], None, [everything]).names == ()
 
 
 WORDS = st.sampled_from([
@@ -219,4 +221,5 @@ def test_no_list_gives_a_sub_agent_a_tool_that_its_agent_lacks(
         return
     assert set(names) <= set(owned)
     assert not set(names) & set(removed)
+    assert not names or "*" not in removed
     assert words is not None or set(names) == set(choose_tools(owned, ["*"], removed).names)
