@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +35,8 @@ RECORDED: Final = frozenset({"record", "change"})
 UNBILLED: Final = frozenset({OPERATOR, DAEMON})
 _SEND: Final = "send"
 _MARK: Final = "usage_mark"
+_AGAIN: Final = 60.0
+PAID_KINDS: Final = frozenset({"tokens", "tokens_in", "tokens_out", "money"})
 _PAGE: Final = 1000
 _ALL: Final = "''"
 _ADD: Final = (
@@ -64,12 +66,20 @@ class UsageAmount(NamedTuple):
 
 
 Sums = Counter[tuple[str | int, str, str]]
+# Agent, kind and source.
+UnmeasuredUse = tuple[str, str, str]
 
 
 def column_value(column: str, amount: UsageAmount) -> str | int:
     """The value of the amount in this column."""
     value: str | int = getattr(amount, column) if column else ""
     return value
+
+
+def is_unmeasured(usage: UsageAmount) -> bool:
+    """Whether it is of tokens or money, and somebody else than the daemon said it."""
+    is_use = usage.amount != 0 and usage.kind in PAID_KINDS
+    return is_use and usage.source != UsageSource.MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,9 @@ class UsageStore:
         # Times of the oldest and the newest count, and the last event before them.
         self._first = self._latest = 0.0
         self._sealed = 0
+        # What `unmeasured_use` has found, and when; None: it has not looked.
+        self._unmeasured: set[UnmeasuredUse] | None = None
+        self._looked = 0.0
 
     def count(self, agent: str, kind: BudgetKind, now: float) -> None:
         """Count one more, as measured by the daemon."""
@@ -150,6 +163,8 @@ class UsageStore:
         self.flush(now=True)
 
     def add(self, usage: UsageAmount) -> None:
+        if self._unmeasured is not None and is_unmeasured(usage):
+            self._unmeasured.add((usage.agent, usage.kind, usage.source))
         model = self._known_model(usage) if usage.model else ""
         self._db.run(_ADD, (*usage[:5], model, usage.amount))
 
@@ -234,8 +249,17 @@ class UsageStore:
         )
         return dict(rows)
 
-    def unmeasured_use(self) -> list[tuple[str, str, str]]:
-        """Agent, kind and source of all tokens and money that the daemon has not measured."""
+    def unmeasured_use(self, now: float) -> Collection[UnmeasuredUse]:
+        """Agent, kind and source of all tokens and money that the daemon has not measured.
+
+        What comes is here at once. What is corrected goes within `_AGAIN` seconds, because a look
+        at all use takes long, and any agent with a budget can ask for one (attack 61).
+        """
+        if self._unmeasured is None or not 0 <= now - self._looked < _AGAIN:
+            self._unmeasured, self._looked = set(self._read_unmeasured()), now
+        return self._unmeasured
+
+    def _read_unmeasured(self) -> list[UnmeasuredUse]:
         rows = self._db.rows(
             "SELECT agent, kind, source FROM usage WHERE source <> ?"
             " AND kind IN ('tokens', 'tokens_in', 'tokens_out', 'money')"

@@ -47,7 +47,7 @@ class BudgetSources:
         """Sources other than measurements, by the agent that has the budget, and its kind."""
         sources = defaultdict[tuple[str, BudgetKind], set[str]](set)
         tree, budgets = UsageTree(self.call), self.call.ledger.budgets
-        for agent, used, source in budgets.usage.unmeasured_use():
+        for agent, used, source in budgets.usage.unmeasured_use(self.call.now):
             kind = BudgetKind.MONEY if used == _MONEY else BudgetKind.TOKENS
             pays = True  # up to the nearest budget; a bound an hour covers all agents below
             for holder in tree.lineage(agent):
