@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from hive_core.errors import HiveError
 from hive_core.varlink import Message
 
 _DAY: Final = 86_400
@@ -33,7 +34,10 @@ class DoneToday:
             parameters: Message = {"kinds": ["task"], "since": day * _DAY, "limit": _PAGE}
             if self._after is not None:
                 parameters["after"] = self._after
-            page = await call("list_events", parameters)
+            try:
+                page = await call("list_events", parameters)
+            except HiveError:  # what waits is shown without a whole count
+                break
             self._take(page)
             if page.get("next") is None:
                 self.is_whole = True

@@ -24,6 +24,7 @@ from fixtures.tasks import finish, give
 from fixtures.world import World, rows
 
 from hive_core.cli.main import COMMANDS
+from hive_core.errors import LimitReached
 from hive_core.model.agents.machine import State
 from hive_core.model.config.settings import Settings
 from hive_core.model.config.web import WebSettings
@@ -311,6 +312,14 @@ def test_tasks_of_the_day_before_are_not_counted(web: RunningDashboard) -> None:
     assert count(at) >= 1
     assert count(at + 86_400) == 0
     assert done.is_whole
+
+
+def test_a_count_that_hived_refuses_is_shown_as_not_whole() -> None:
+    async def refuse(operation: str, _: Message) -> Message:
+        raise LimitReached(f"too many calls: {operation}")
+
+    done = DoneToday()
+    assert (asyncio.run(done.count(TIME, refuse)), done.is_whole) == (0, False)
 
 
 def test_an_item_says_how_long_it_waits(web: RunningDashboard, browser: FakeBrowser) -> None:
