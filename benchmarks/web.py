@@ -153,7 +153,7 @@ def _streams(hived: HiveProcess) -> list[Row]:
 
 
 def _measure_alone(hived: HiveProcess) -> tuple[float, float]:
-    """The lone send in milliseconds, and hived's share of a core, while nobody watches."""
+    """The lone send in milliseconds, and hived's share of a core, without a watcher."""
     with _load("lone_sender", hived.folder, LONE_EVERY) as lone:
         time.sleep(SETTLE)
         start, since = _cpu_seconds(hived.pid), time.monotonic()

@@ -1,7 +1,7 @@
 """hive-model without the accounts of hived: what it adds to a call by itself.
 
-Calls are passed on, read and counted as ever. Nobody is asked whether they may be made, and
-nobody is told what they used.
+Calls are passed on, read and counted as ever. hived is not asked whether they may be made, and not
+told what they used.
 """
 
 import asyncio

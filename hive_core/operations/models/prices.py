@@ -1,4 +1,4 @@
-"""Models whose price nobody knows: hive-model charges them as 0, and the operator has an alarm."""
+"""Models without a known price: hive-model charges them as 0, and the operator has an alarm."""
 
 from __future__ import annotations
 
