@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.host.config.skills import HEADS_MOST, SKILLS_MOST, load_skills, skills_faults
+from hive_core.host.config.skills import HEADS_MOST, SKILLS, SKILLS_MOST
 from hive_core.model.work.skill import SKILL_MOST, front_matter
 
 HEAD = "---\nname: {name}\ndescription: {text}\nallowed-tools: Read\n---\n"
@@ -23,11 +23,11 @@ def test_skills_are_read_by_their_names_and_other_files_are_not(tmp_path: Path) 
     content = write(tmp_path, "bees")
     (tmp_path / "README.md").write_text("what is here")
     (tmp_path / "bees" / "more.txt").write_bytes(b"\xff")
-    loaded = load_skills(tmp_path)
+    loaded = SKILLS.load(tmp_path)
     assert loaded.texts == {"bees": content}
-    assert loaded.faults() == skills_faults(tmp_path) == []
+    assert loaded.faults() == SKILLS.faults(tmp_path) == []
     assert front_matter(content) + "Do it so.\n" == content
-    assert load_skills(tmp_path / "none").texts == {}
+    assert SKILLS.load(tmp_path / "none").texts == {}
 
 
 @pytest.mark.parametrize(("name", "data", "reason"), [
@@ -45,21 +45,21 @@ def test_one_fault_puts_the_whole_folder_aside_and_is_an_alarm(
     (tmp_path / name).mkdir()
     if data is not None:
         (tmp_path / name / "SKILL.md").write_bytes(data)
-    loaded = load_skills(tmp_path)
+    loaded = SKILLS.load(tmp_path)
     assert loaded.texts == {}
     assert reason in loaded.fault
     assert loaded.faults()
-    assert skills_faults(tmp_path) == [loaded.fault]
+    assert SKILLS.faults(tmp_path) == [loaded.fault]
 
 
 def test_the_folder_is_bounded_in_skills_and_in_what_every_turn_reads(tmp_path: Path) -> None:
     for number in range(SKILLS_MOST):
         write(tmp_path, f"s{number}")
-    assert not load_skills(tmp_path).fault
+    assert not SKILLS.load(tmp_path).fault
     write(tmp_path, "one-more")
-    assert "more than 64 skills" in load_skills(tmp_path).fault
+    assert "more than 64 skills" in SKILLS.load(tmp_path).fault
     for number in range(SKILLS_MOST):
         write(tmp_path, f"s{number}", "x" * (HEADS_MOST // SKILLS_MOST))
     (tmp_path / "one-more" / "SKILL.md").unlink()
     (tmp_path / "one-more").rmdir()
-    assert "bytes of front matter" in load_skills(tmp_path).fault
+    assert "bytes of front matter" in SKILLS.load(tmp_path).fault

@@ -126,13 +126,13 @@ def _render_role(options: Mapping[str, object], texts: Mapping[str, str]) -> int
 
 def _operator_texts(session: Session, folder: Path | None) -> dict[str, str]:
     """The operator's files that hived has read, or those of a folder; its faults are errors."""
-    from hive_core.host.config.prompts import load_prompts  # noqa: PLC0415
+    from hive_core.host.config.prompts import PROMPTS  # noqa: PLC0415
 
     if folder is None:
         files = session.ask("get_prompts").get("files")
         rows = files.items() if isinstance(files, dict) else ()
         return {str(name): str(text) for name, text in rows}
-    loaded = load_prompts(folder)
+    loaded = PROMPTS.load(folder)
     if loaded.fault:
         raise InvalidArgument(loaded.fault)
     return dict(loaded.texts)

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hive_core.host.config.prompts import PROMPTS, LoadedPrompts, load_prompts, prompts_faults
-from hive_core.host.config.skills import SKILLS, LoadedSkills, load_skills, skills_faults
+from hive_core.host.config.prompts import PROMPTS
+from hive_core.host.config.skills import SKILLS
+from hive_core.host.config.text_folder import LoadedTexts
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTexts:
     """The texts as they were when hived started."""
 
-    loaded_prompts: LoadedPrompts
-    loaded_skills: LoadedSkills
+    loaded_prompts: LoadedTexts
+    loaded_skills: LoadedTexts
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -34,9 +35,10 @@ class OperatorTexts:
 
 def load_texts(folder: Path) -> OperatorTexts:
     """The texts below /etc/hive."""
-    return OperatorTexts(load_prompts(folder / PROMPTS), load_skills(folder / SKILLS))
+    return OperatorTexts(PROMPTS.load(folder / PROMPTS.name), SKILLS.load(folder / SKILLS.name))
 
 
 def text_faults(folder: Path) -> list[str]:
     """Why the texts cannot be used; empty if they can."""
-    return [*prompts_faults(folder / PROMPTS), *skills_faults(folder / SKILLS)]
+    folders = (PROMPTS, SKILLS)
+    return [fault for texts in folders for fault in texts.faults(folder / texts.name)]
