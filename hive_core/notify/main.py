@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,8 @@ from pydantic import ValidationError
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.model.config.notify import NotifyRoute, NotifySettings
 from hive_core.model.config.web import WebSettings
-from hive_core.notify.notifier import Notifier, NotifyStateFile
+from hive_core.notify.deliveries import NotifyState
+from hive_core.notify.notifier import Notifier
 from hive_core.notify.senders import (
     NtfySender,
     Sender,
@@ -34,8 +34,8 @@ from hive_core.services.command_line import (
     ServiceProgram,
     parse_arguments,
 )
-from hive_core.services.notify import notify
-from hive_core.services.service_files import read_credential, read_settings
+from hive_core.services.running import run_until_signal
+from hive_core.services.service_files import ServiceStateFile, read_credential, read_settings
 
 # systemd names the files of a folder of credentials NAME_FILE.
 _LOGIN = "notify_login"
@@ -99,29 +99,19 @@ async def run(options: NotifyOptions) -> None:
     config, token = load_config(options.settings), read_credential(_LOGIN)
     if not token:
         raise InvalidArgument("no credential notify_login: run `hive setup`", field="login")
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
     async with httpx2.AsyncClient(trust_env=False) as client:
         senders = {
             name: build_sender(name, route, config.dashboard, client)
             for name, route in config.routes.items()
         }
-        file = NotifyStateFile(options.state / "state.json")
+        file = ServiceStateFile(options.state / "state.json", NotifyState)
         source = LoginSource(options.socket, token)
         notifier = Notifier(source, config.routes, senders, file, time.time)
         notifier.load()
-        notify(f"READY=1\nSTATUS={len(senders)} routes")
-        work = asyncio.create_task(notifier.run())
-        stop = asyncio.create_task(ended.wait())
-        done, _ = await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-        notify("STOPPING=1")
-        work.cancel()
-        await asyncio.wait([work])
-        stop.cancel()
-        await source.end()
-    if work in done:
-        work.result()  # it ends by itself only with an error
+        try:
+            await run_until_signal(notifier.run(), f"{len(senders)} routes")
+        finally:
+            await source.end()
 
 
 def parse_options(arguments: Sequence[str]) -> NotifyOptions:

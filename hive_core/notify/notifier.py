@@ -6,10 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
-
-from pydantic import ValidationError
 
 from hive_core.errors import HiveError
 from hive_core.model.config.notify import NotifyRoute
@@ -26,32 +23,12 @@ from hive_core.notify.notices import Notice, RouteState, decide_notices, hold_ev
 from hive_core.notify.outcomes import SettledItem
 from hive_core.notify.senders import Sender
 from hive_core.notify.source import NoticeSource
-from hive_core.services.service_files import replace_file
+from hive_core.services.service_files import ServiceStateFile
 
 log = logging.getLogger(__name__)
 EVERY: Final = 2.0
 LOOK_EVERY: Final = 30.0  # seconds between two looks at what waits, though nothing happened
 SILENT_AFTER: Final = 60.0
-
-
-class NotifyStateFile:
-    """The state on disk; a write is whole or not there."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def load(self) -> NotifyState:
-        """The stored state; an empty one where none is there or it is damaged."""
-        try:
-            return NotifyState.model_validate_json(self._path.read_bytes())
-        except FileNotFoundError:
-            return NotifyState()
-        except (OSError, ValidationError) as error:
-            log.error("Cannot read %s, begin anew: %s", self._path, error)  # noqa: TRY400 - one line
-            return NotifyState()
-
-    def save(self, state: NotifyState) -> None:
-        replace_file(self._path, state.model_dump_json().encode())
 
 
 @dataclass
@@ -61,7 +38,7 @@ class Notifier:
     source: NoticeSource
     routes: Mapping[str, NotifyRoute]
     senders: Mapping[str, Sender]
-    file: NotifyStateFile
+    file: ServiceStateFile[NotifyState]
     now: Callable[[], float]
     state: NotifyState = field(default_factory=NotifyState)
     _waiting: tuple[NoticeItem, ...] = ()

@@ -6,10 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, Protocol
-
-from pydantic import ValidationError
 
 from hive_core.errors import HiveError
 from hive_core.otel.builder import SpanBuilder
@@ -19,7 +16,7 @@ from hive_core.otel.spans import Span
 from hive_core.otel.state import OtelState
 from hive_core.services.login import LoginConnection, Row, rows_of
 from hive_core.services.retries import pause_after
-from hive_core.services.service_files import replace_file
+from hive_core.services.service_files import ServiceStateFile
 from hive_core.varlink import Message
 
 log = logging.getLogger(__name__)
@@ -67,33 +64,13 @@ class EventReader(LoginConnection):
         return EventPage(rows, last, more=bool(following), gap=page.get("gap"))
 
 
-class OtelStateFile:
-    """The state on disk; a write is whole or not there."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def load(self) -> OtelState:
-        """The stored state; an empty one where none is there or it is damaged."""
-        try:
-            return OtelState.model_validate_json(self._path.read_bytes())
-        except FileNotFoundError:
-            return OtelState()
-        except (OSError, ValidationError) as error:
-            log.error("Cannot read %s, begin anew: %s", self._path, error)  # noqa: TRY400 - one line
-            return OtelState()
-
-    def save(self, state: OtelState) -> None:
-        replace_file(self._path, state.model_dump_json().encode())
-
-
 @dataclass
 class TraceExporter:
     """One step takes one page. While the receiver is away nothing is read: the log is the queue."""
 
     source: EventSource
     receiver: SpanReceiver
-    file: OtelStateFile
+    file: ServiceStateFile[OtelState]
     now: Callable[[], float]
     texts: bool = False
     state: OtelState = field(default_factory=OtelState)

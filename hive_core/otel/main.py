@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import sys
 import time
@@ -19,9 +18,10 @@ from pydantic import ValidationError
 from hive_core import VERSION
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.model.config.otel import OtelSettings
-from hive_core.otel.exporter import EventReader, OtelStateFile, TraceExporter
+from hive_core.otel.exporter import EventReader, TraceExporter
 from hive_core.otel.receiver import OtlpReceiver, parse_headers
 from hive_core.otel.spans import Attribute
+from hive_core.otel.state import OtelState
 from hive_core.services.command_line import (
     LOGIN_SOCKET,
     SETTINGS,
@@ -29,8 +29,8 @@ from hive_core.services.command_line import (
     ServiceProgram,
     parse_arguments,
 )
-from hive_core.services.notify import notify
-from hive_core.services.service_files import read_credential, read_settings
+from hive_core.services.running import run_until_signal
+from hive_core.services.service_files import ServiceStateFile, read_credential, read_settings
 
 # systemd names the files of a folder of credentials NAME_FILE.
 _LOGIN: Final = "otel_login"
@@ -75,26 +75,16 @@ async def run(options: OtelOptions) -> None:
     if not token:
         raise InvalidArgument("no credential otel_login: run `hive setup`", field="login")
     headers = parse_headers(read_credential(_HEADERS))
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
     async with httpx2.AsyncClient(trust_env=False) as client:
         receiver = OtlpReceiver(settings.url, client, resource_of(settings), headers)
         source = EventReader(options.socket, token)
-        file = OtelStateFile(options.state / "state.json")
+        file = ServiceStateFile(options.state / "state.json", OtelState)
         exporter = TraceExporter(source, receiver, file, time.time, settings.texts)
         exporter.load()
-        notify("READY=1")
-        work = asyncio.create_task(exporter.run())
-        stop = asyncio.create_task(ended.wait())
-        done, _ = await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-        notify("STOPPING=1")
-        work.cancel()
-        await asyncio.wait([work])
-        stop.cancel()
-        await source.end()
-    if work in done:
-        work.result()  # it ends by itself only with an error
+        try:
+            await run_until_signal(exporter.run())
+        finally:
+            await source.end()
 
 
 def parse_options(arguments: Sequence[str]) -> OtelOptions:

@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from pathlib import Path
+from typing import Generic, Protocol, Self, TypeVar
 
 from hive_core.errors import InvalidArgument
+
+log = logging.getLogger(__name__)
+
+
+class StoredState(Protocol):
+    """What a service keeps from one run to the next; a new one is empty."""
+
+    def __init__(self) -> None: ...
+
+    @classmethod
+    def model_validate_json(cls, data: bytes, /) -> Self:
+        """The state in JSON; ValueError: it is not one."""
+        ...
+
+    def model_dump_json(self) -> str: ...
+
+
+State = TypeVar("State", bound=StoredState)
+
+
+class ServiceStateFile(Generic[State]):
+    """The state of a service on disk; a write is whole or not there."""
+
+    def __init__(self, path: Path, kind: type[State]) -> None:
+        self._path, self._kind = path, kind
+
+    def load(self) -> State:
+        """The stored state; an empty one where none is there or it is damaged."""
+        try:
+            return self._kind.model_validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return self._kind()
+        except (OSError, ValueError) as error:
+            log.error("Cannot read %s, begin anew: %s", self._path, error)  # noqa: TRY400 - one line
+            return self._kind()
+
+    def save(self, state: State) -> None:
+        replace_file(self._path, state.model_dump_json().encode())
 
 
 def read_credential(name: str) -> str:

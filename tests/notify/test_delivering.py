@@ -30,7 +30,7 @@ from hive_core.notify.deliveries import (
 from hive_core.notify.links import LinkedThing
 from hive_core.notify.main import build_sender, load_config
 from hive_core.notify.notices import Notice, NoticeLink
-from hive_core.notify.notifier import Notifier, NotifyStateFile
+from hive_core.notify.notifier import Notifier
 from hive_core.notify.outcomes import SettledItem
 from hive_core.notify.senders import (
     MESSAGE_BYTES,
@@ -40,6 +40,7 @@ from hive_core.notify.senders import (
     webhook_key,
 )
 from hive_core.services.retries import pause_after, retry_after
+from hive_core.services.service_files import ServiceStateFile
 
 TOKEN = "tk_of_a_test"  # noqa: S105 - opens nothing
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
@@ -104,7 +105,7 @@ class NotifierHarness:
         )
         async with httpx2.AsyncClient(trust_env=False) as client:
             sender = NtfySender(route, client, self.token, "http://localhost:4483")
-            file = NotifyStateFile(self.folder / "state.json")
+            file = ServiceStateFile(self.folder / "state.json", NotifyState)
             routes = {"phone": route}
             notifier = Notifier(self.source, routes, {"phone": sender}, file, lambda: self.time)
             notifier.load()

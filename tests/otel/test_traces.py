@@ -22,9 +22,11 @@ from fixtures.world import World, rows, world
 from hive_core.errors import InvalidArgument
 from hive_core.model.config.settings import Settings
 from hive_core.model.wire.trace_context import attempt_span, parse_traceparent
-from hive_core.otel.exporter import PAGE, EventPage, OtelStateFile, TraceExporter
+from hive_core.otel.exporter import PAGE, EventPage, TraceExporter
 from hive_core.otel.receiver import OtlpReceiver, parse_headers
 from hive_core.otel.spans import TEXT_MOST
+from hive_core.otel.state import OtelState
+from hive_core.services.service_files import ServiceStateFile
 
 FOREIGN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -80,7 +82,7 @@ class Export:
     async def _steps(self, count: int) -> list[float]:
         async with httpx2.AsyncClient(trust_env=False) as client:
             receiver = OtlpReceiver(self.otlp.url, client, {"service.name": "hive"}, self.headers)
-            file = OtelStateFile(self.folder / "state.json")
+            file = ServiceStateFile(self.folder / "state.json", OtelState)
             now = self.world.clock.now
             exporter = TraceExporter(self.source, receiver, file, now, self.texts)
             exporter.load()
