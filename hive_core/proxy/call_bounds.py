@@ -1,16 +1,48 @@
-"""How long the answer to one call may be, by the limits of `[limits]` for one call."""
+"""How long the answer to one call may be, and what is reserved for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from hive_core.model.config.models import ModelLimits
+from hive_core.model.config.models import ModelEntry, ModelLimits
 from hive_core.proxy.failure import CallFailed
-from hive_core.proxy.meter import TokenUsage, estimate_tokens
+from hive_core.proxy.meter import TOKENS_MOST, TokenUsage, estimate_tokens
 from hive_core.proxy.price import PriceTable
+from hive_core.proxy.provider import ModelTarget
 
 _MILLION: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSize:
+    """What bounds the answers to a request. `wanted`: tokens of all, as the request says.
+
+    `most`: tokens of each, by the limits of one call.
+    """
+
+    choices: int = 1
+    wanted: int | None = None
+    most: int | None = None
+
+    def of(self, model: ModelEntry) -> int:
+        """Tokens of all answers together, where this model gives them."""
+        wanted = self.wanted or model.max_output * self.choices
+        bounds = [n * self.choices for n in (self.most, model.stated_max_output) if n is not None]
+        return min([wanted, *bounds, TOKENS_MOST])
+
+
+def expect_use(
+    targets: Sequence[ModelTarget], prices: PriceTable, size: AnswerSize
+) -> dict[str, object]:
+    """`out_most` and the prices of a reservation, which suffices whichever target answers."""
+    listed = [prices.list_prices(target.alias) for target in targets]
+    return {
+        "out_most": max(size.of(target.model) for target in targets),
+        "price_in": max(row["price_in"] for row in listed),
+        "price_out": max(row["price_out"] for row in listed),
+    }
 
 
 def find_most_out(

@@ -13,12 +13,12 @@ from typing import Final
 from hive_core.proxy.accounts import Accounts, Reservation, Settlement
 from hive_core.proxy.attempts import RETRIES, TOO_MANY, Attempts, BegunAnswer, ProviderError
 from hive_core.proxy.body import RequestBody, parse_body
-from hive_core.proxy.call_bounds import find_most_out
+from hive_core.proxy.call_bounds import AnswerSize, expect_use, find_most_out
 from hive_core.proxy.client import ClientGone, ClientSide
 from hive_core.proxy.config import ProxyConfig
 from hive_core.proxy.failure import CallFailed, bad_request
 from hive_core.proxy.limits import CallLimits
-from hive_core.proxy.meter import TOKENS_MOST, AnswerMeter, TokenUsage
+from hive_core.proxy.meter import AnswerMeter, TokenUsage
 from hive_core.proxy.provider import ModelTarget, ProviderCall, UpstreamAnswer
 from hive_core.proxy.providers import Providers
 from hive_core.proxy.relay import TIMEOUT, Relay
@@ -74,7 +74,7 @@ class ModelCall:
         wire.check_body(body)
         targets = self._targets(body.alias)
         most_out = self._most_out(body, targets)
-        reservation = await self._reserve(body, targets[0], most_out)
+        reservation = await self._reserve(body, targets, most_out)
         if reservation.alias != body.alias:
             targets = self._targets(reservation.alias)
             most_out = self._most_out(body, targets)
@@ -103,10 +103,10 @@ class ModelCall:
         return find_most_out(limits, self.config.prices, aliases, len(body.data), choices)
 
     async def _reserve(
-        self, body: RequestBody, target: ModelTarget, most_out: int | None
+        self, body: RequestBody, targets: list[ModelTarget], most_out: int | None
     ) -> Reservation:
         """CallFailed says why hived does not allow the call."""
-        parameters = self._reservation(body, target, most_out)
+        parameters = self._reservation(body, targets, most_out)
         key = tuple(str(parameters.get(name)) for name in ("agent", "alias", "task"))
         self.services.limits.check_refused(key)
         try:
@@ -117,21 +117,19 @@ class ModelCall:
             raise
 
     def _reservation(
-        self, body: RequestBody, target: ModelTarget, most_out: int | None
+        self, body: RequestBody, targets: list[ModelTarget], most_out: int | None
     ) -> dict[str, object]:
+        """What hived is asked for, enough whichever model answers."""
         wire, is_call = self.route.wire, self.route.purpose is Purpose.CALL
-        choices, model = wire.choices(body), target.model
-        wanted = wire.most_out(body) or model.max_output * choices
-        bounds = [n * choices for n in (most_out, model.stated_max_output) if n is not None]
-        most = min([wanted, *bounds, TOKENS_MOST])
+        size = AnswerSize(wire.choices(body), wire.most_out(body), most_out)
+        use = expect_use(targets, self.config.prices, size)
         task = task_of(self.client.headers)
         return {
             "agent": self.agent_socket.agent, "sub": self.agent_socket.sub, "alias": body.alias,
-            "wire": str(wire.wire), "bytes": len(body.data) if is_call else 0,
-            "out_most": most if is_call else 0, "tools": body.offers_tools,
+            "wire": str(wire.wire), "tools": body.offers_tools,
+            **use, **({"bytes": len(body.data)} if is_call else {"bytes": 0, "out_most": 0}),
             **({"task": task} if task else {}),
             **({"hand_back": True} if asks_hand_back(self.client.headers) else {}),
-            **self.config.prices.list_prices(target.alias),
         }  # fmt: skip
 
     async def _exchange(

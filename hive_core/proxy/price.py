@@ -46,7 +46,7 @@ class PriceTable:
         cost = self._find(alias)
         return 0.0 if cost is None else cost(usage)
 
-    def list_prices(self, alias: str) -> dict[str, object]:
+    def list_prices(self, alias: str) -> dict[str, float]:
         """The prices of a million tokens of input and output, for the reservation."""
         cost = self._find(alias)
         if cost is None:

@@ -10,12 +10,18 @@ import pytest
 from fixtures.providers import json_reply
 from hypothesis import given
 from hypothesis import strategies as st
-from proxy.calling import PATHS, WIRES, body, calling
+from proxy.calling import PATHS, USAGE, WIRES, body, calling
 
+from hive_core.model.config.models import parse_models
 from hive_core.proxy.body import AnswerBound, parse_body
+from hive_core.proxy.call_bounds import AnswerSize, expect_use
+from hive_core.proxy.config import ProxyConfig
+from hive_core.proxy.meter import TokenUsage
+from hive_core.proxy.price import PriceTable
 
 KEYS = {"chat": "max_completion_tokens", "responses": "max_output_tokens", "messages": "max_tokens"}
 BOUNDED = '[models.small]\nprovider = "p"\nname = "s"\nmax_output = 1000\n'
+PRICES = ("price_in", "price_out")
 PRICED = BOUNDED + "price_in = 10\nprice_out = 50\n"
 
 
@@ -97,6 +103,61 @@ def test_the_limit_of_cost_bounds_the_answer_by_its_price() -> None:
 def test_a_call_whose_input_takes_all_of_a_limit_is_too_large(limit: str) -> None:
     status, asked, reserved = ask("chat", f"{PRICED}[limits]\n{limit}\n", user="x" * 4000)
     assert (status, asked, reserved) == (413, [], [])
+
+
+def test_a_reservation_suffices_for_the_fallback_that_answers_longer_and_costs_more() -> None:
+    async def main() -> None:
+        more = PRICED + '[models.m1]\nprovider = "p"\nname = "m1"\nmax_output = 10\n'
+        more += 'price_in = 0\nprice_out = 0\nfallback = ["small"]\n'
+        replies = [json_reply({}, 500)] * 3 + [json_reply({"usage": USAGE["chat"]})]
+        async with calling("chat", *replies, more=more) as (host, provider):
+            await host.post(PATHS["chat"], {**body("chat"), "model": "m1", "max_tokens": 900})
+            assert provider.requests[-1].json["max_tokens"] == 900
+            (reserved,) = host.hived.reserved
+            wanted = {"out_most": 900, "price_in": 10, "price_out": 50}
+            assert {name: reserved[name] for name in wanted} == wanted
+            assert (await host.settlements())[0]["cost"] <= (100 * 10 + 900 * 50) / 1e6
+
+    asyncio.run(main())
+
+
+MODEL = st.fixed_dictionaries(
+    {"price_in": st.integers(0, 50), "price_out": st.integers(0, 200)},
+    optional={"max_output": st.integers(1, 100_000)},
+)
+
+
+@given(
+    st.lists(MODEL, min_size=1, max_size=4), st.integers(1, 5),
+    st.none() | st.integers(1, 1 << 20), st.none() | st.integers(1, 1 << 20), st.integers(0, 9999),
+)  # fmt: skip
+def test_a_reservation_suffices_for_each_target_and_is_no_longer_than_the_longest_answer(
+    rows: list[dict[str, int]],
+    choices: int,
+    wanted: int | None,
+    most: int | None,
+    tokens_in: int,
+) -> None:
+    text = '[providers.p]\nwire = "chat"\nbase_url = "http://127.0.0.1:1"\n'
+    fallback = [f"m{number}" for number in range(1, len(rows))]
+    for number, row in enumerate(rows):
+        text += f'[models.m{number}]\nprovider = "p"\nname = "x"\n'
+        text += "".join(f"{name} = {value}\n" for name, value in row.items())
+        text += f"fallback = {json.dumps(fallback)}\n" if fallback and not number else ""
+    models = parse_models(text)
+    prices = PriceTable(models)
+    targets = ProxyConfig(models, {}, {}, prices).targets("m0")
+    use = expect_use(targets, prices, AnswerSize(choices, wanted, most))
+    out, price_in, price_out = (float(str(use[name])) for name in ("out_most", *PRICES))
+    sizes = list[int]()
+    for target in targets:
+        bounds = [most, target.model.stated_max_output]
+        each = min(bound for bound in (*bounds, 1 << 30) if bound is not None) * choices
+        sizes.append(min(wanted or target.model.max_output * choices, each))
+        cost = prices.cost(target.alias, TokenUsage(tokens_in, sizes[-1]))
+        assert 1e6 * cost <= tokens_in * price_in + out * price_out + 1e-6
+    assert len(targets) == len(rows)
+    assert out == max(sizes)
 
 
 NUMBERS = st.integers(1, 1 << 40)
