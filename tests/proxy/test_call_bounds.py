@@ -152,8 +152,8 @@ def test_a_reservation_suffices_for_each_target_and_is_no_longer_than_the_longes
     sizes = list[int]()
     for target in targets:
         bounds = [most, target.model.stated_max_output]
-        each = min(bound for bound in (*bounds, 1 << 30) if bound is not None) * choices
-        sizes.append(min(wanted or target.model.max_output * choices, each))
+        size = min(bound for bound in (*bounds, 1 << 30) if bound is not None) * choices
+        sizes.append(min(wanted or target.model.max_output * choices, size))
         cost = prices.cost(target.alias, TokenUsage(tokens_in, sizes[-1]))
         assert 1e6 * cost <= tokens_in * price_in + out * price_out + 1e-6
     assert len(targets) == len(rows)

@@ -14,7 +14,7 @@ from hive_core.agent.session.servers import (
     ServerTool,
 )
 from hive_core.agent.session.state import ToolCall
-from hive_core.errors import HiveError, TimedOut, Unreachable
+from hive_core.errors import Conflict, HiveError, TimedOut, Unreachable
 
 GRANT_TOOL: Final = "mcp"
 _AWAY: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -29,13 +29,18 @@ class ServerCallRunner:
         self._servers = servers
         self._stop = stop
         self._pending: PendingServerCall | None = None
+        self._is_ended = False
+        self._lock = threading.Lock()
 
     def run(self, call: ToolCall, tool: ServerTool, task: str) -> PendingServerCall:
         """The call with its result. HiveError where hived does not grant it."""
         grant = self._grant(call, tool, task)
         status = "killed"
         try:
-            self._pending = pending = self._servers.begin_call(tool, call.arguments)
+            with self._lock:
+                if self._is_ended:
+                    raise Conflict("the turn of this call has ended")
+                self._pending = pending = self._servers.begin_call(tool, call.arguments)
             if not pending.done.wait(CALL_SECONDS + _SPARE):
                 self._servers.cancel(pending)
             status = "failed" if pending.is_error else "ok"
@@ -50,8 +55,16 @@ class ServerCallRunner:
 
     def kill(self) -> None:
         """End the call that runs now."""
-        if (pending := self._pending) is not None:
+        with self._lock:
+            pending = self._pending
+        if pending is not None:
             self._servers.cancel(pending)
+
+    def end(self) -> None:
+        """End the call that runs now; none begins after it."""
+        with self._lock:
+            self._is_ended = True
+        self.kill()
 
     def _grant(self, call: ToolCall, tool: ServerTool, task: str) -> str:
         """Ask until an answer comes: the key makes a repetition harmless."""

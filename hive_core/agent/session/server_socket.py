@@ -12,10 +12,11 @@ import socket
 import struct
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from hive_core.agent.reconnect import Link, new_key, wire_name
 from hive_core.agent.server_tools import CALL, LIST
@@ -23,7 +24,7 @@ from hive_core.agent.session.server_calls import ServerCallRunner
 from hive_core.agent.session.servers import McpServers, ServerTool
 from hive_core.agent.session.state import ToolCall
 from hive_core.agent.task_run import mapping
-from hive_core.errors import BadFrame, HiveError, InvalidArgument
+from hive_core.errors import BadFrame, Conflict, HiveError, InvalidArgument
 from hive_core.varlink import FRAME_LIMIT, FrameReader, Message, decode, encode
 
 _AT_ONCE: Final = 8  # connections
@@ -31,12 +32,6 @@ _CONTENT_MOST: Final = FRAME_LIMIT // 8
 _READ: Final = 65536
 _PAUSE: Final = 0.1
 _CREDENTIALS: Final = struct.Struct("3i")  # unix(7): pid, uid, gid
-
-
-class _RunningCall(Protocol):
-    def kill(self) -> None:
-        """End it."""
-        ...
 
 
 class SessionToolCall(ABC):
@@ -48,7 +43,7 @@ class SessionToolCall(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End the call that runs, from another thread."""
+        """End the call, from another thread: one that has not begun ends as soon as it does."""
 
 
 class SessionTool(ABC):
@@ -64,6 +59,25 @@ class SessionTool(ABC):
         """A call, which has not begun."""
 
 
+@dataclass(slots=True, eq=False)
+class TurnTools:
+    """What one turn may call. `running`: how to end each of its calls."""
+
+    tools: Mapping[str, ServerTool]
+    task: str = ""
+    own: SessionTool | None = None
+    is_over: bool = False
+    running: set[Callable[[], None]] = field(default_factory=set)
+
+    @property
+    def rows(self) -> list[Message]:
+        rows: list[Message] = [
+            {"name": tool.name, "description": tool.description, "schema": dict(tool.schema)}
+            for tool in self.tools.values()
+        ]
+        return rows if self.own is None else [*rows, self.own.row]
+
+
 class ServerToolSocket:
     """Serves one process of a CLI, in one turn after another. `uid` None: the session's user."""
 
@@ -71,13 +85,10 @@ class ServerToolSocket:
         self, path: Path, servers: McpServers | None, broker: str, uid: int | None = None
     ) -> None:
         self._uid = os.geteuid() if uid is None else uid
-        self._own: SessionTool | None = None
         self._servers = servers
         self._broker = broker
-        self._tools: Mapping[str, ServerTool] = {}
-        self._task = ""
+        self._offered = TurnTools({}, is_over=True)
         self._stop = threading.Event()
-        self._running: set[_RunningCall] = set()
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(_AT_ONCE)
         self._listener = socket.socket(socket.AF_UNIX)
@@ -88,17 +99,26 @@ class ServerToolSocket:
 
     def begin_turn(
         self, tools: Sequence[ServerTool], task: str, own: SessionTool | None = None
-    ) -> None:
+    ) -> TurnTools:
         """Offer these tools from now on. Calls of the turn before are ended."""
+        offered = TurnTools({tool.name: tool for tool in tools}, task, own)
         with self._lock:
-            self._tools, self._task = {tool.name: tool for tool in tools}, task
-            self._own = own
-        self._kill_calls()
+            before, self._offered = self._offered, offered
+        self.end_turn(before)
+        return offered
+
+    def end_turn(self, offered: TurnTools) -> None:
+        """End the calls of a turn, and refuse others. Its tools are listed until the next turn."""
+        with self._lock:
+            offered.is_over = True
+            running = [*offered.running]
+        for end_call in running:
+            end_call()
 
     def close(self) -> None:
         """End running calls and close the socket."""
         self._stop.set()
-        self.begin_turn([], "")
+        self.end_turn(self.begin_turn([], ""))
         self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
 
@@ -108,7 +128,7 @@ class ServerToolSocket:
         try:
             match message.get("method"):
                 case method if method == wire_name(LIST):
-                    return {"parameters": {"tools": self._rows()}}
+                    return {"parameters": {"tools": self._offered.rows}}
                 case method if method == wire_name(CALL):
                     return {"parameters": self._call(params)}
                 case method:
@@ -149,48 +169,47 @@ class ServerToolSocket:
         finally:
             self._places.release()
 
-    def _rows(self) -> list[Message]:
-        rows: list[Message] = [
-            {"name": tool.name, "description": tool.description, "schema": dict(tool.schema)}
-            for tool in self._tools.values()
-        ]
-        own = self._own
-        return rows if own is None else [*rows, own.row]
-
     def _call(self, params: Mapping[str, object]) -> Message:
-        name = str(params.get("name"))
+        name, offered = str(params.get("name")), self._offered
         arguments = dict(mapping(params.get("arguments")))
-        with self._lock:
-            tool, task, own = self._tools.get(name), self._task, self._own
+        tool, own = offered.tools.get(name), offered.own
         if own is not None and own.row["name"] == name:
-            answer = self._call_own(own, arguments)
+            answer = self._call_own(offered, own, arguments)
         elif tool is not None:
-            answer = self._call_server(tool, arguments, task)
+            answer = self._call_server(offered, tool, arguments)
         else:
             raise InvalidArgument(f"the MCP server of {name[:64]!r} does not run", field="name")
         content = str(answer["content"])[:_CONTENT_MOST].encode(errors="replace").decode()
         return {"content": content, "is_error": answer["is_error"]}
 
-    def _call_own(self, own: SessionTool, arguments: Mapping[str, object]) -> Message:
+    def _call_own(
+        self, offered: TurnTools, own: SessionTool, arguments: Mapping[str, object]
+    ) -> Message:
         call = own.open_call()
-        self._running.add(call)
-        try:
+        with self._until_end_of(offered, call.kill):
             return call.run(arguments, new_key())
-        finally:
-            self._running.discard(call)
 
-    def _call_server(self, tool: ServerTool, arguments: dict[str, object], task: str) -> Message:
+    def _call_server(
+        self, offered: TurnTools, tool: ServerTool, arguments: dict[str, object]
+    ) -> Message:
         if self._servers is None:
             raise InvalidArgument("this agent has no MCP servers of its own", field="name")
         with Link(self._broker) as link:
             runner = ServerCallRunner(link, self._servers, self._stop)
-            self._running.add(runner)
-            try:
-                done = runner.run(ToolCall("", tool.name, arguments, new_key()), tool, task)
-            finally:
-                self._running.discard(runner)
+            with self._until_end_of(offered, runner.end):
+                call = ToolCall("", tool.name, arguments, new_key())
+                done = runner.run(call, tool, offered.task)
         return {"content": done.content, "is_error": done.is_error}
 
-    def _kill_calls(self) -> None:
-        for runner in [*self._running]:
-            runner.kill()
+    @contextmanager
+    def _until_end_of(self, offered: TurnTools, end_call: Callable[[], None]) -> Iterator[None]:
+        """Have the end of the turn end a call. Conflict: it has ended since the call was made."""
+        with self._lock:
+            if offered.is_over:
+                raise Conflict("the turn of this call has ended")
+            offered.running.add(end_call)
+        try:
+            yield
+        finally:
+            with self._lock:
+                offered.running.discard(end_call)

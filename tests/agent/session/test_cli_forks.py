@@ -120,6 +120,21 @@ def test_the_end_of_the_turn_ends_its_sub_agent(host: CliHost) -> None:
     assert children_of(host.server.processes[-1].pid, "--child") == []
 
 
+def test_a_fork_that_a_cli_does_not_wait_for_ends_with_the_turn(host: CliHost) -> None:
+    """Its process is kept for the next turn."""
+    host.model.script = [ModelAnswer(calls=[("a", "bash", {"command": "sleep 604"})])]
+    (Path(host.environment["HIVE_CONFIG"]) / "agents/reviewer.md").write_text("You SLEEP.\n")
+    (host.state / "home").mkdir(parents=True, exist_ok=True)
+    os.mkfifo(host.state / "home/forked")
+    host.send(f"leave {json.dumps({'agent': 'reviewer', 'task': 'sleep'})}")
+    host.until(lambda: host.model.bodies)
+    (host.state / "home/forked").write_text("well")
+    host.until(host.replies)
+    host.until(lambda: len(subagent_events(host)) == 2)
+    assert children_of(host.server.processes[-1].pid, "--child") == []
+    assert children_of(host.server.processes[-1].pid, "claude") != []
+
+
 def test_the_socket_of_a_cli_serves_its_user_alone(tmp_path: Path) -> None:
     """Z14: a sub-agent, or another user of the container, is not heard."""
     own = closing(ServerToolSocket(tmp_path / "a", None, "/nowhere"))

@@ -24,7 +24,7 @@ from hive_core.agent.session.runtimes.cli_dialect import (
     CliTurn,
 )
 from hive_core.agent.session.runtimes.forwarder import ModelForwarder
-from hive_core.agent.session.server_socket import ServerToolSocket
+from hive_core.agent.session.server_socket import ServerToolSocket, TurnTools
 from hive_core.agent.session.servers import McpServers
 
 _PROMPTS: Final = "hive_core.runtime.prompts"
@@ -140,17 +140,25 @@ class LetterFile:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TurnFiles:
     """What the MCP server of a process finds beside it: the letter, and tools of own servers."""
 
     letter: LetterFile
     tools: ServerToolSocket | None
+    _present: tuple[CliTurn, TurnTools] | None = None
 
     def begin_turn(self, turn: CliTurn) -> None:
         self.letter.write(turn.letter)
         if self.tools is not None:
-            self.tools.begin_turn(turn.server_tools, turn.task, turn.session_tool)
+            offered = self.tools.begin_turn(turn.server_tools, turn.task, turn.session_tool)
+            self._present = turn, offered
+
+    def end_turn(self, turn: CliTurn) -> None:
+        """End the calls of this turn that still run, unless another has begun."""
+        present = self._present
+        if self.tools is not None and present is not None and present[0] is turn:
+            self.tools.end_turn(present[1])
 
     def close(self) -> None:
         if self.tools is not None:

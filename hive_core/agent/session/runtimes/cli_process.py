@@ -98,6 +98,7 @@ class ProcessDriver:
             if not (self._dialect.keeps and outcome.ended):
                 status = process.popen.wait()
         finally:
+            process.files.end_turn(turn)
             if not keeps:
                 said = self._end(process)
         if not outcome.ended and not outcome.error:

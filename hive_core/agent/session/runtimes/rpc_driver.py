@@ -97,6 +97,8 @@ class RpcDriver(ABC, Generic[Turn]):
         finally:
             if self._killer is not None:
                 self._killer.cancel()
+            if (present := self._open) is not None:
+                present.process.files.end_turn(turn)
             with suppress(HiveError, OSError):  # a grant that cannot be returned expires by itself
                 client.close()
         return outcome
