@@ -2,9 +2,10 @@
 
 A party is an agent or the operator, with all of its connections together. The one that has used the
 least time comes first, so that an agent whose calls are expensive delays its own next calls and not
-those of others (attacks 61 and 66). The operator is always first. A service that calls for many
-comes next while it uses at most a quarter of the loop: as one party among others, all logins of a
-host with 1,000 busy agents would share what one agent gets.
+those of others (attacks 61 and 66). The operator is always first. Services that call for many come
+next while they use at most a quarter of the loop together: as one party among others, all logins of
+a host with 1,000 busy agents would share what one agent gets. Of the services the one that has used
+less comes first, and none waits for others while it uses less than its equal share of the quarter.
 """
 
 from __future__ import annotations
@@ -34,9 +35,13 @@ RECORDING: Final = 0.02
 PARSING: Final = 0.005
 # Seconds that a party may be ahead of the one that has used the least; then it is left out.
 AHEAD: Final = 0.01
-# Parties of services, and the part of the loop that each has before agents.
+# Parties of services, the part of the loop that they have together before agents, and each of them
+# before the others.
 SERVICES: Final = frozenset({LOGIN, MODEL, EGRESS})
 PART: Final = 4
+_EACH: Final = PART * len(SERVICES)
+# Seconds that one service is behind others at most for what it used while they wanted nothing.
+_BEHIND: Final = 1.0
 _ALL: Final = ""
 _REMEMBERED: Final = 256
 
@@ -55,8 +60,9 @@ class FairQueue:
         self._ready: dict[str, dict[ClientConnection, None]] = {}
         self._used = defaultdict[str, float](float)
         self._least = 0.0
-        # When the time that a service has used will have been its part of the loop.
-        self._repaid = dict.fromkeys(SERVICES, 0.0)
+        # When the time that a service, and all of them, have used will have been their part of the
+        # loop.
+        self._repaid = dict.fromkeys((*SERVICES, _ALL), 0.0)
 
     def __bool__(self) -> bool:
         return bool(self._ready)
@@ -85,7 +91,12 @@ class FairQueue:
             before = used[party]
             used[party] = (before if before > least else least) + more
             if party in SERVICES:
-                self._repaid[party] = max(self._repaid[party], self._monotonic()) + more * PART
+                self._charge_service(party, more)
+
+    def _charge_service(self, party: str, seconds: float) -> None:
+        repaid, now = self._repaid, self._monotonic()
+        repaid[_ALL] = max(repaid[_ALL], now) + seconds * PART
+        repaid[party] = min(max(repaid[party], now) + seconds * _EACH, now + _BEHIND)
 
     def time_of(self, calls: Sequence[PendingCall], seconds: float) -> BatchTime:
         """The clock of a part of a batch that may take so long from now on."""
@@ -117,13 +128,22 @@ class FairQueue:
             self._used = used = defaultdict(float, late)
         times = {party: at if (at := used[party]) > least else least for party in self._ready}
         first = [OPERATOR] if times.pop(OPERATOR, None) is not None else []
-        for party in SERVICES & times.keys():
-            if self._repaid[party] <= self._monotonic() + AHEAD * PART:
-                first.append(party)
-                del times[party]
+        for party in self._first_services(times):
+            first.append(party)
+            del times[party]
         self._least = least = min(times.values(), default=least)
         near = [party for party, time in times.items() if time <= least + AHEAD]
         return first + sorted(near, key=times.__getitem__)
+
+    def _first_services(self, waiting: Mapping[str, float]) -> list[str]:
+        """Services that come before agents now, the one that has used the least first."""
+        parties = [party for party in SERVICES if party in waiting]
+        if not parties:
+            return []
+        repaid, now = self._repaid, self._monotonic()
+        if repaid[_ALL] > now + AHEAD * PART:
+            parties = [party for party in parties if repaid[party] <= now + AHEAD * _EACH]
+        return sorted(parties, key=repaid.__getitem__)
 
     def _collect_from(
         self, party: str, calls: list[PendingCall], writes: dict[str, int], began: float,

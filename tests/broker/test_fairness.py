@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from fixtures.broker import BrokerClient, BrokerHarness, open_broker
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.connection import ClientConnection
-from hive_core.broker.fair_queue import PART, READING, FairQueue
+from hive_core.broker.fair_queue import AHEAD, PART, READING, SERVICES, FairQueue
 from hive_core.broker.operation import Operation, Params, Result, operation
-from hive_core.model.wire.record import LOGIN
+from hive_core.model.wire.record import EGRESS, LOGIN, MODEL
 from hive_core.policy.rules import SELF
 
 
@@ -159,20 +162,109 @@ def test_attack_66_frames_that_take_long_to_parse_hold_up_their_own_party_only(
         assert served.order[before] == "dan"
 
 
-@pytest.mark.parametrize("agents", [1, 100, 1000])
-def test_logins_of_a_busy_host_get_a_quarter_of_the_loop_and_not_what_one_agent_gets(
-    folder: Path, agents: int
+class QueueOfParties:
+    """A queue in which parties always have a call, and a clock that goes on as they are served."""
+
+    def __init__(self, harness: BrokerHarness, agents: int) -> None:
+        self.clock = harness.clock
+        self.queue = FairQueue(harness.broker._queue._reader)
+        self.used = Counter[str]()
+        self._connections = dict[str, ClientConnection]()
+        self.add(*(f"agent {number}" for number in range(agents)))
+
+    def add(self, *parties: str) -> None:
+        for party in parties:
+            connection = ClientConnection(party, 1000, lambda _data, _closing: None)
+            self._connections[party] = connection
+            self.queue.add(connection)
+
+    def leave(self, party: str) -> None:
+        self.queue.leave([self._connections.pop(party)])
+
+    def serve(self, milliseconds: int) -> str:
+        """Serve the first party for so long, and return it."""
+        first = self.queue._parties()[0]
+        self.clock.advance(milliseconds / 1000)
+        self.queue.charge({first: milliseconds / 1000})
+        self.used[first] += milliseconds
+        return first
+
+    @property
+    def of_services(self) -> int:
+        return sum(self.used[party] for party in SERVICES)
+
+
+@pytest.mark.parametrize(("agents", "services"), [
+    (1, (LOGIN,)), (1, (LOGIN, MODEL, EGRESS)),
+    (100, (LOGIN,)), (100, (MODEL, EGRESS)), (100, (LOGIN, MODEL, EGRESS)), (1000, (LOGIN,)),
+])  # fmt: skip
+def test_services_of_a_busy_host_get_a_quarter_of_the_loop_together_and_the_same_each(
+    folder: Path, agents: int, services: tuple[str, ...]
+) -> None:
+    """As one party among others they would share what an agent gets."""
+    with open_broker(folder) as harness:
+        parties = QueueOfParties(harness, agents)
+        parties.add(*services)
+        for _ in range(max(4000, 10 * agents)):
+            parties.serve(1)
+        times = [parties.used.pop(party) for party in services]
+        least, most = min(parties.used.values()), max(parties.used.values())
+        assert most <= least + 1
+        if agents == 1:  # each has its share as a party too
+            assert min(times) >= least - 1
+        else:
+            assert sum(times) == pytest.approx(parties.used.total() / (PART - 1), rel=0.1)
+        assert min(times) == pytest.approx(max(times), rel=0.1)
+
+
+STEP = st.tuples(st.sets(st.sampled_from(sorted(SERVICES))), st.integers(1, 20))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(STEP, min_size=10, max_size=30))
+def test_whatever_services_come_and_go_they_have_at_most_a_quarter_before_agents(
+    steps: list[tuple[set[str], int]],
+) -> None:
+    """And each what an agent has, as one party among others."""
+    with TemporaryDirectory() as folder, open_broker(Path(folder)) as harness:
+        parties, present = QueueOfParties(harness, 40), set[str]()
+        for wanted, cost in steps:
+            parties.add(*wanted - present)
+            for party in present - wanted:
+                parties.leave(party)
+            present = wanted
+            for _ in range(60):
+                parties.serve(cost)
+            agents = [used for party, used in parties.used.items() if party not in SERVICES]
+            as_parties = len(SERVICES) * max(agents, default=0)
+            # What begins a little early is owed afterwards.
+            early = (1 + len(SERVICES)) * (1000 * AHEAD + 20)
+            assert parties.of_services <= parties.used.total() / PART + as_parties + early
+
+
+def test_a_service_does_not_wait_because_others_have_used_the_part_of_services(
+    folder: Path,
 ) -> None:
     with open_broker(folder) as harness:
-        queue = FairQueue(harness.broker._queue._reader)
-        for party in (LOGIN, *(f"agent {number}" for number in range(agents))):
-            queue.add(ClientConnection(party, 1000, lambda _data, _closing: None))
-        used = Counter[str]()
-        for _ in range(max(1000, 20 * agents)):
-            first = queue._parties()[0]
-            harness.clock.advance(0.001)
-            queue.charge({first: 0.001})
-            used[first] += 1
-        share = used.pop(LOGIN) / used.total()
-        assert share == pytest.approx(1 if agents == 1 else 1 / (PART - 1), rel=0.1)
-        assert max(used.values()) <= min(used.values()) + 1
+        parties = QueueOfParties(harness, 100)
+        parties.add(MODEL, EGRESS)
+        for _ in range(4000):
+            parties.serve(1)
+        while parties.serve(1) not in SERVICES:
+            pass
+        parties.add(LOGIN)
+        assert parties.serve(1) == LOGIN
+
+
+def test_a_service_is_soon_served_again_though_it_was_alone_for_long(folder: Path) -> None:
+    """What it used while the others wanted nothing does not count later."""
+    with open_broker(folder) as harness:
+        parties = QueueOfParties(harness, 100)
+        parties.add(MODEL)
+        for _ in range(10_000):
+            parties.serve(1)
+        parties.add(LOGIN, EGRESS)
+        parties.used.clear()
+        for _ in range(3000):
+            parties.serve(1)
+        assert parties.used[MODEL] >= 3000 / PART / len(SERVICES) / 2
