@@ -128,6 +128,30 @@ def test_a_budget_that_is_closed_meanwhile_goes_up_whole(world: World) -> None:
     assert budget(world, "root") == (880, 0, 120, 0)
 
 
+def test_the_budget_that_admitted_a_call_pays_for_it_though_another_came_since(
+    world: World,
+) -> None:
+    give(world, "a", 1000)
+    here, lost = reserve(world, "a1"), reserve(world, "a1")
+    give(world, "a1", 50)
+    finish(world, here, tokens_in=90, tokens_out=400)
+    assert (budget(world, "a"), budget(world, "a1")) == ((310, 150, 490, 0), (50, 0, 0, 0))
+    world.call("operator", "move", agent="a1", parent="b")
+    world.advance(61)
+    assert budget(world, "a") == (410, 0, 590, 0)
+    finish(world, lost)  # in place of the estimate
+    assert budget(world, "a") == (390, 0, 610, 0)
+    finish(world, reserve(world, "a2"))
+    assert budget(world, "a") == (270, 0, 730, 0)
+
+
+def test_a_call_that_no_budget_admitted_is_paid_by_the_one_that_came_since(world: World) -> None:
+    id_ = reserve(world, "a1")
+    give(world, "a", 1000)
+    finish(world, id_)
+    assert budget(world, "a") == (880, 0, 120, 0)
+
+
 def test_what_is_held_can_be_neither_taken_back_nor_given_away(world: World) -> None:
     give(world, "root", 150)
     reserve(world, "a")

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from typing_extensions import override
 
 from hive_core.errors import HiveError, LimitReached, NotFound
+from hive_core.ledger.models.storage import ESTIMATED
 from hive_core.model.work.budget import Budget, BudgetKind
 
 OPERATOR, MODEL = "operator", "model"
@@ -27,13 +28,18 @@ SECONDS = st.sampled_from([0.5, 5.0, 45.0, 61.0, 700.0, 4000.0])
 class OpenCall:
     """What the model of the test knows of a call that is not settled.
 
-    `is_other_budget`: budgets or the tree have changed since, so another budget may pay than holds.
+    `payer`: the agent whose budget holds `amount` for it, as long as that budget is there.
     """
 
     agent: str
     expected: int
     begun: float
-    is_other_budget: bool = False
+    payer: str = ""
+    amount: int = 0
+
+
+def amounts(budget: Budget) -> tuple[str, int, int, int, int]:
+    return budget.agent, budget.free, budget.held, budget.spent, budget.over
 
 
 class ModelCalls(RuleBasedStateMachine):
@@ -78,8 +84,16 @@ class ModelCalls(RuleBasedStateMachine):
 
     def change_payers(self) -> None:
         self.whole = self.sum()
+        present = {budget.agent for budget in self.budgets()}
         for call in self.open.values():
-            call.is_other_budget = True
+            if call.payer not in present:
+                call.payer, call.amount = "", 0
+
+    def nearest(self, name: str) -> str:
+        """The agent whose budget pays for this one now; empty: none has one."""
+        hive, present = self.world.broker.hive, {budget.agent for budget in self.budgets()}
+        lineage = (name, *hive.topology.lineage(name))
+        return next((id_ for id_ in map(self.world.uuid, lineage) if id_ in present), "")
 
     @rule(name=NAME, amount=st.integers(1, 800))
     def give(self, name: str, amount: int) -> None:
@@ -99,7 +113,7 @@ class ModelCalls(RuleBasedStateMachine):
 
     @rule(name=NAME, bytes_=st.integers(0, 2000), out=st.integers(0, 6000))
     def reserve(self, name: str, bytes_: int, out: int) -> None:
-        free = self.total("free")
+        free, before = self.total("free"), {row.agent: row.held for row in self.budgets()}
         params = {
             "agent": self.world.uuid(name), "alias": "hive-small", "wire": "chat", "bytes": bytes_,
             "out_most": out,
@@ -112,7 +126,13 @@ class ModelCalls(RuleBasedStateMachine):
         expected = -(-bytes_ // 4) + min(out, 4096)
         assert reply["held_tokens"] == expected
         assert free - self.total("free") <= expected
-        self.open[str(reply["reservation"])] = OpenCall(name, expected, self.world.clock.now())
+        call = OpenCall(name, expected, self.world.clock.now())
+        for row in self.budgets():
+            if row.held > before[row.agent]:
+                assert not call.payer
+                call.payer, call.amount = row.agent, row.held - before[row.agent]
+        assert call.payer in ("", self.nearest(name))
+        self.open[str(reply["reservation"])] = call
 
     def open_call(self, data: st.DataObject) -> str | None:
         """One that is not settled; an hour after its estimate the daemon does not know it."""
@@ -137,14 +157,30 @@ class ModelCalls(RuleBasedStateMachine):
         id_ = self.open_call(data)
         if id_ is None:
             return
-        over, held = self.total("over"), self.total("held")
+        call, before = self.open.pop(id_), self.budgets()
+        stored = self.world.ledger.models.get(id_)
+        assert stored is not None
+        payer, withdrawn = call.payer or self.nearest(call.agent), 0
+        if stored.status == ESTIMATED:  # what paid the estimate pays, and has that back before
+            payer, withdrawn = self.payer_of_estimate(call.agent, stored.charged["paid"])
         self.settled[id_] = self.proxy(
             "settle_model", reservation=id_, status="done", tokens_in=tokens_in,
             tokens_out=tokens_out,
         )  # fmt: skip
-        released = 0 if self.open.pop(id_).is_other_budget else held - self.total("held")
-        beyond = tokens_in + tokens_out - released
-        assert self.total("over") - over <= max(0, beyond)
+        held = 0 if stored.status == ESTIMATED else call.amount
+        for row, after in zip(before, self.budgets(), strict=True):
+            if row.agent == payer:
+                released = row.with_refund(withdrawn).with_release(held)
+                row = released.with_charge(tokens_in + tokens_out)  # noqa: PLW2901 - as it is now
+            assert amounts(after) == amounts(row)
+
+    def payer_of_estimate(self, name: str, paid: list[list[object]]) -> tuple[str, int]:
+        """The agent whose budget paid an estimate and how much; without it the nearest, nothing."""
+        present = {budget.agent for budget in self.budgets()}
+        for holder, kind, _, amount in paid:
+            if kind == TOKENS and holder in present:
+                return str(holder), int(str(amount))
+        return self.nearest(name), 0
 
     @precondition(lambda self: self.settled)
     @rule(data=st.data())

@@ -139,9 +139,11 @@ def task_fund(call: Call, task: str, uuid: str, kind: BudgetKind) -> TaskFund | 
     return None
 
 
-def payers(
-    call: Call, uuid: str, kind: BudgetKind, tier: str, task: str
-) -> tuple[list[Budget], TaskFund | None]:
+# Budgets, and the fund of a task, each of which pays the whole.
+ChargedPayers = tuple[list[Budget], TaskFund | None]
+
+
+def payers(call: Call, uuid: str, kind: BudgetKind, tier: str, task: str) -> ChargedPayers:
     """What pays for this agent's use for a task: budgets, and the fund of the task.
 
     The fund pays in place of a budget for all tiers. A budget of a tier pays as well.
@@ -164,7 +166,8 @@ def funded_kinds(call: Call, task: str, uuid: str) -> frozenset[BudgetKind]:
 def release_holds(call: Call, holder: str, budget: Budget) -> Budget:
     """The budget of an agent, or of a task, without what calls of models hold in it.
 
-    It is about to be closed. Such a call is paid at its end by what pays for its agent then.
+    It is about to be closed. Such a call is paid at its end by what pays for its agent then; any
+    other call is paid by the budgets that admitted it.
     """
     if not budget.held:
         return budget

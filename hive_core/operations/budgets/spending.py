@@ -7,7 +7,8 @@ budget alone owes the rest, so that the report of a child cannot empty the budge
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from hive_core.broker.call import Call
@@ -15,10 +16,17 @@ from hive_core.broker.operation import Params
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.budgets.usage import UsageAmount, day_of
 from hive_core.model.wire.record import DAEMON, OPERATOR
-from hive_core.model.work.budget import AMOUNT_MOST, TIERLESS, Budget, BudgetKind, UsageSource
+from hive_core.model.work.budget import (
+    AMOUNT_MOST,
+    TIERLESS,
+    Budget,
+    BudgetKind,
+    UsageSource,
+)
 from hive_core.model.work.task_caps import TaskCapLimits
 from hive_core.operations.budgets.payer_budget import (
     BUDGET,
+    ChargedPayers,
     agent_tier,
     budget_refusal,
     exhausted_budget,
@@ -111,6 +119,17 @@ def pay_one(call: Call, uuid: str, kind: BudgetKind) -> None:
         save_payment(call, budget.with_charge(1))
 
 
+@dataclass(frozen=True, slots=True)
+class AdmittedUse:
+    """Use that budgets admitted before: what of each kind pays.
+
+    `payer`: the agent whose hourly bounds count it; empty: no such agent is left.
+    """
+
+    payer: str
+    charged: Mapping[BudgetKind, ChargedPayers]
+
+
 class Payment(NamedTuple):
     """What one budget paid. `holder`: the agent of it, or the task whose fund it is."""
 
@@ -120,18 +139,23 @@ class Payment(NamedTuple):
     amount: int
 
 
+class Bill(NamedTuple):
+    """What is charged. `last`: the task ends with it."""
+
+    kind: BudgetKind
+    amount: int
+    last: bool
+
+
 def record_usage(
     call: Call,
     uuid: str,
     report: UsageReport,
     source: UsageSource = UsageSource.REPORTED,
-    payer: str = "",
+    admitted: AdmittedUse | None = None,
 ) -> list[Payment]:
-    """Record what an agent has used, and charge it; return what was paid.
-
-    `payer`: the agent whose budgets pay, for one that was destroyed.
-    """
-    tier, payer = report.tier or agent_tier(call.hive, uuid), payer or uuid
+    """Record what an agent has used, and charge it; return what was paid."""
+    tier, payer = report.tier or agent_tier(call.hive, uuid), admitted.payer if admitted else uuid
     usage, day = call.ledger.budgets.usage, day_of(call.now)
     for kind, amount in report.amounts.items():
         if usage.used_on_day(day, uuid, kind) + amount > DAY_MOST:
@@ -141,30 +165,32 @@ def record_usage(
         if report.task:
             usage.add_task(report.task, row, call.now)
     tokens = report.tokens + report.tokens_in + report.tokens_out
-    report_tokens(call, payer, tokens)
+    if payer:
+        report_tokens(call, payer, tokens)
     call.notify(f"usage:{uuid}")
     paid: list[Payment] = []
-    for bill in ((BudgetKind.TOKENS, tokens), (BudgetKind.MONEY, report.cost)):
-        if bill[1]:
-            paid += _charge(call, payer, replace(report, tier=tier), bill)
+    for kind, amount in ((BudgetKind.TOKENS, tokens), (BudgetKind.MONEY, report.cost)):
+        if amount:
+            charged = (
+                payers(call, uuid, kind, tier, report.task)
+                if admitted is None else admitted.charged[kind]
+            )  # fmt: skip
+            paid += _charge(call, charged, Bill(kind, amount, last=report.last))
     if report.task:
         check_caps(call, report.task)
     return paid
 
 
-def _charge(
-    call: Call, uuid: str, report: UsageReport, bill: tuple[BudgetKind, int]
-) -> list[Payment]:
-    """Charge what pays for this agent's use for the task."""
-    kind, amount = bill
-    budgets, fund = payers(call, uuid, kind, report.tier, report.task)
+def _charge(call: Call, charged: ChargedPayers, bill: Bill) -> list[Payment]:
+    """Charge these budgets, and this fund of a task, the whole amount each."""
+    (budgets, fund), (kind, amount, last) = charged, bill
     for budget in (*budgets, *([fund.budget] if fund else [])):
         _check_total(budget, amount)
     for budget in budgets:
         save_payment(call, budget.with_charge(amount))
     paid = [Payment(budget.agent, kind, budget.tier, amount) for budget in budgets]
     if fund:
-        charge_fund(call, fund, amount, last=report.last)
+        charge_fund(call, fund, amount, last=last)
         paid.append(Payment(fund.task, kind, TIERLESS, amount))
     return paid
 

@@ -7,7 +7,7 @@ What an answer takes beyond that is owed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
@@ -18,6 +18,7 @@ from hive_core.ledger.models.storage import ModelHold
 from hive_core.model.work.budget import UNITS, Budget, BudgetKind, TaskFund, to_display
 from hive_core.operations.budgets.payer_budget import (
     BUDGET,
+    ChargedPayers,
     budget_refusal,
     budget_title,
     giver_name,
@@ -112,13 +113,34 @@ def hold(call: Call, id_: str, work: Work, need: ModelNeed) -> None:
     call.ledger.models.hold(id_, holds)
 
 
-def release(call: Call, id_: str) -> None:
-    """Release what a call holds, in the budgets that are still there."""
-    for holder, kind, tier, amount in call.ledger.models.take_holds(id_):
+def release(call: Call, id_: str) -> list[ModelHold]:
+    """Release what a call holds, in the budgets that are still there, and return it."""
+    holds = call.ledger.models.take_holds(id_)
+    for holder, kind, tier, amount in holds:
         payer = find_payer(call, holder, kind, tier)
         if payer is not None:
             payer.save(call, payer.budget.with_release(amount))
             call.ledger.models.look_again(holder, call.now)
+    return holds
+
+
+def charged_payers(
+    call: Call, work: Work, kind: BudgetKind, holds: Sequence[ModelHold]
+) -> ChargedPayers:
+    """What pays for a call: the budgets that admitted it, which are those that it held amounts in.
+
+    For all tiers, and for its tier, where none did or it was closed, what pays for its agent now.
+    """
+    budgets, fund = payers(call, work.uuid, kind, work.tier, work.task)
+    present = [*map(Payer, budgets), *([Payer(fund.budget, fund)] if fund else [])]
+    admitted = [find_payer(call, hold.holder, kind, hold.tier)
+                for hold in holds if hold.kind is kind]  # fmt: skip
+    by_tier = {payer.budget.tier: payer for payer in (*present, *admitted) if payer is not None}
+    charged = by_tier.values()
+    return (
+        [payer.budget for payer in charged if payer.fund is None],
+        next((payer.fund for payer in charged if payer.fund is not None), None),
+    )
 
 
 def find_payer(call: Call, holder: str, kind: BudgetKind, tier: str) -> Payer | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
@@ -15,12 +15,12 @@ from hive_core.broker.timers import due
 from hive_core.errors import NotFound
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.budgets.usage import UsageAmount, day_of
-from hive_core.ledger.models.storage import ESTIMATED, OPEN, SETTLED, ReservedCall
+from hive_core.ledger.models.storage import ESTIMATED, OPEN, SETTLED, ModelHold, ReservedCall
 from hive_core.model.work.budget import AMOUNT_MOST, BudgetKind, UsageSource
-from hive_core.operations.budgets.payer_budget import budget_topic
+from hive_core.operations.budgets.payer_budget import ChargedPayers, budget_topic
 from hive_core.operations.budgets.shortages import end_shortage
-from hive_core.operations.budgets.spending import DAY_MOST, UsageReport, record_usage
-from hive_core.operations.models.holds import Work, find_payer, paying_for, release
+from hive_core.operations.budgets.spending import DAY_MOST, AdmittedUse, UsageReport, record_usage
+from hive_core.operations.models.holds import KINDS, Work, charged_payers, find_payer, release
 from hive_core.operations.models.reserve import LONGEST, NOTED_WITHIN, TOPIC
 from hive_core.policy.rules import MODEL
 
@@ -112,8 +112,7 @@ def settle_model(call: Call, params: SettleModelParams) -> Record[ModelSettled] 
     reserved = _require(call, params.reservation)
     if reserved.status == SETTLED:
         return _settlement(reserved)
-    if reserved.status == ESTIMATED:
-        _withdraw_estimate(call, reserved)
+    paid = _withdraw_estimate(call, reserved) if reserved.status == ESTIMATED else []
     source = UsageSource.ESTIMATED if params.estimated else UsageSource.MEASURED
     cost = min(AMOUNT_MOST, round(params.cost * _MILLIONTHS))
     model = params.model or reserved.alias
@@ -121,7 +120,7 @@ def settle_model(call: Call, params: SettleModelParams) -> Record[ModelSettled] 
     details = params.model_dump(
         include={"status", "cache_read", "cache_write", "ttft_ms", "latency_ms", "prefix"}
     )
-    ended = _end(call, reserved, use, SETTLED)
+    ended = _end(call, reserved, use, SETTLED, paid)
     if params.status in _FAILED and not any((use.tokens_in, use.tokens_out, use.cost)):
         call.ledger.models.allow_another_hand_back(ended.id)
     _log(call, ended, use, {**details, "replaces_estimate": reserved.status == ESTIMATED})
@@ -154,30 +153,44 @@ def _require(call: Call, id_: str) -> ReservedCall:
     return known
 
 
-def _end(call: Call, reserved: ReservedCall, use: ModelUse, status: str) -> ReservedCall:
-    """Release what the call holds, charge what it used, and save its end."""
-    release(call, reserved.id)
-    charged = _charge(call, reserved, use)
+def _end(
+    call: Call, reserved: ReservedCall, use: ModelUse, status: str, paid: Sequence[ModelHold] = ()
+) -> ReservedCall:
+    """Release what the call holds, charge what it used, and save its end.
+
+    `paid`: what its estimate was paid by.
+    """
+    holds = [*release(call, reserved.id), *paid]
+    charged = _charge(call, reserved, use, holds)
     ended = reserved.with_end(call.now, status, charged)
     call.ledger.models.save(ended)
     call.notify(f"{TOPIC}:{reserved.agent}", budget_topic(reserved.agent))
     return ended
 
 
-def _charge(call: Call, reserved: ReservedCall, use: ModelUse) -> dict[str, Any]:
-    """Charge the use to what pays for the agent now; return what is stored of it."""
+def _charge(
+    call: Call, reserved: ReservedCall, use: ModelUse, holds: Sequence[ModelHold]
+) -> dict[str, Any]:
+    """Charge the use to the budgets that admitted the call; return what is stored of it.
+
+    Without such budgets, what pays for the agent now is charged.
+    """
     payer = payer_of(call, reserved.agent)
-    use = _countable_use(call, reserved, use, payer)
+    work = Work(payer, reserved.tier, reserved.task)
+    charged = {kind: charged_payers(call, work, kind, holds) for kind in KINDS}
+    use = _countable_use(call, reserved, use, charged)
     amounts = {"tokens_in": use.tokens_in, "tokens_out": use.tokens_out, "cost": use.cost}
     stored: dict[str, Any] = {
         **amounts, "model": use.model, "source": use.source.value, "day": day_of(call.now),
     }  # fmt: skip
-    if payer:
+    if payer or any(budgets or fund for budgets, fund in charged.values()):
         report = UsageReport(
             tokens_in=use.tokens_in, tokens_out=use.tokens_out, cost=use.cost, model=use.model,
             tier=reserved.tier, task=reserved.task,
         )  # fmt: skip
-        stored["paid"] = record_usage(call, reserved.agent, report, use.source, payer)
+        stored["paid"] = record_usage(
+            call, reserved.agent, report, use.source, AdmittedUse(payer, charged)
+        )
     return stored
 
 
@@ -190,7 +203,9 @@ def payer_of(call: Call, uuid: str) -> str:
     return uuid
 
 
-def _countable_use(call: Call, reserved: ReservedCall, use: ModelUse, payer: str) -> ModelUse:
+def _countable_use(
+    call: Call, reserved: ReservedCall, use: ModelUse, charged: Mapping[BudgetKind, ChargedPayers]
+) -> ModelUse:
     """The use, at most what sums of a day and of a budget can count: a settlement never fails."""
     usage, day = call.ledger.budgets.usage, day_of(call.now)
     amounts = {
@@ -198,21 +213,22 @@ def _countable_use(call: Call, reserved: ReservedCall, use: ModelUse, payer: str
         for field, kind in _TOKENS.items()
     }
     room = dict.fromkeys(BudgetKind, AMOUNT_MOST)
-    for owed in paying_for(call, Work(payer, reserved.tier, reserved.task)) if payer else ():
-        kind = owed.budget.kind
-        room[kind] = min(room[kind], AMOUNT_MOST - owed.budget.total)
+    for of, (budgets, fund) in charged.items():
+        for budget in (*budgets, *([fund.budget] if fund else [])):
+            room[of] = min(room[of], AMOUNT_MOST - budget.total)
     tokens_in = min(amounts["tokens_in"], room[BudgetKind.TOKENS])
     tokens_out = min(amounts["tokens_out"], room[BudgetKind.TOKENS] - tokens_in)
     cost = min(amounts["cost"], room[BudgetKind.MONEY])
     return replace(use, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
 
 
-def _withdraw_estimate(call: Call, reserved: ReservedCall) -> None:
-    """Take back what was charged as an estimate."""
+def _withdraw_estimate(call: Call, reserved: ReservedCall) -> list[ModelHold]:
+    """Take back what was charged as an estimate, and return what had paid it."""
     charged = reserved.charged
-    for payment in charged.get("paid", ()):
-        holder, kind, tier, amount = payment
-        payer = find_payer(call, holder, BudgetKind(kind), tier)
+    paid = [ModelHold(holder, BudgetKind(kind), tier, amount)
+            for holder, kind, tier, amount in charged.get("paid", ())]  # fmt: skip
+    for holder, kind, tier, amount in paid:
+        payer = find_payer(call, holder, kind, tier)
         if payer is None:
             continue
         budget = payer.budget.with_refund(amount)
@@ -220,16 +236,17 @@ def _withdraw_estimate(call: Call, reserved: ReservedCall) -> None:
         if payer.fund is None and not budget.empty:
             end_shortage(call, budget)
     if "paid" not in charged:
-        return
-    for field, kind in _TOKENS.items():
+        return paid
+    for field, used in _TOKENS.items():
         if amount := int(charged[field]):
             row = UsageAmount(
-                int(charged["day"]), reserved.agent, kind, str(charged["source"]), reserved.tier,
+                int(charged["day"]), reserved.agent, used, str(charged["source"]), reserved.tier,
                 str(charged["model"]), -amount,
             )  # fmt: skip
             call.ledger.budgets.usage.add(row)
             if reserved.task:
                 call.ledger.budgets.usage.add_task(reserved.task, row, call.now)
+    return paid
 
 
 def _log(call: Call, ended: ReservedCall, use: ModelUse, details: Mapping[str, Any]) -> None:
