@@ -7,8 +7,9 @@ on the login, so what one request drew is the answer to the others.
 from __future__ import annotations
 
 import gzip
+import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +24,7 @@ class PackedRows:
 
     basis: tuple[object, ...]
     packed: bytes
+    size: int  # bytes that are kept, with the address and the basis
 
     @property
     def plain(self) -> bytes:
@@ -43,14 +45,30 @@ class DrawnRows:
         if rows is not None and rows.basis == basis:
             return rows
         self.count += 1
-        rows = PackedRows(basis, gzip.compress(draw().encode(), _LEVEL, mtime=0))
+        packed = gzip.compress(draw().encode(), _LEVEL, mtime=0)
+        rows = PackedRows(basis, packed, size_of((address, basis, packed)))
         self._forget(address)
+        if rows.size > KEPT_BYTES:
+            return rows
         self._kept[address] = rows
-        self._bytes += len(rows.packed)
+        self._bytes += rows.size
         while len(self._kept) > KEPT or self._bytes > KEPT_BYTES:
             self._forget(next(iter(self._kept)))
         return rows
 
     def _forget(self, address: str) -> None:
         before = self._kept.pop(address, None)
-        self._bytes -= 0 if before is None else len(before.packed)
+        self._bytes -= 0 if before is None else before.size
+
+
+def size_of(value: object) -> int:
+    """The memory of a value in bytes, at most: what has several places in it counts in each."""
+    size, values = 0, [value]
+    while values:
+        part = values.pop()
+        size += sys.getsizeof(part)
+        if isinstance(part, Mapping):
+            values += [*part.keys(), *part.values()]
+        elif isinstance(part, tuple | list):
+            values += part
+    return size

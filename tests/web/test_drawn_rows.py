@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from fixtures.dashboard import FakeBrowser, RunningDashboard
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hive_core.web.drawn_rows import KEPT, DrawnRows
+from hive_core.web.drawn_rows import KEPT, KEPT_BYTES, DrawnRows, size_of
 
 
 @pytest.fixture
@@ -83,6 +87,42 @@ def test_rows_that_are_kept_have_a_bound() -> None:
         drawn.find(f"/tree/rows?filter={number}", (1,), lambda: "rows")
     assert drawn.find("/tree/rows?filter=9", (1,), lambda: "new").plain == b"rows"
     assert drawn.find("/tree/rows?filter=0", (1,), lambda: "new").plain == b"new"
+
+
+@pytest.mark.parametrize("large", ["address", "basis", "rows"])
+def test_all_that_is_kept_of_rows_counts(large: str) -> None:
+    """The address is what a login asks for, and the basis of tasks is a whole answer of hived."""
+    drawn, size = DrawnRows(), KEPT_BYTES // 10
+    texts = [os.urandom(size).hex() for _ in range(12)]
+
+    def draw(number: int, rows: str) -> bytes:
+        text = texts[number]
+        address = f"/tasks/rows?filter={text if large == 'address' else number}"
+        basis = ({"tasks": [{"title": text}]},) if large == "basis" else (1,)
+        return drawn.find(address, basis, lambda: text + rows if large == "rows" else rows).plain
+
+    for number in range(12):
+        draw(number, "old")
+    plains = [draw(number, "new") for number in (11, 0)]
+    assert [plain[-3:] for plain in plains] == [b"old", b"new"]
+
+
+@given(st.recursive(
+    st.integers() | st.text() | st.none(),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+    max_leaves=20,
+))  # fmt: skip
+def test_a_value_counts_more_than_what_is_written_of_it(value: object) -> None:
+    assert size_of(value) >= len(pickle.dumps(value)) / 2
+
+
+def test_rows_that_are_larger_than_the_bound_are_not_kept_and_put_no_others_out() -> None:
+    drawn = DrawnRows()
+    drawn.find("/tree/rows", (1,), lambda: "small")
+    address = "/tree/rows?filter=" + "x" * KEPT_BYTES
+    for word in ("first", "second"):
+        assert drawn.find(address, (1,), lambda: word).plain == word.encode()  # noqa: B023 - at once
+    assert drawn.find("/tree/rows", (1,), lambda: "again").plain == b"small"
 
 
 def test_a_row_of_the_tree_is_drawn_once_for_each_of_its_values(
