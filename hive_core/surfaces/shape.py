@@ -51,7 +51,7 @@ class Shapes:
 
     def fields(self, schema: Schema, *, absent: bool) -> tuple[Field, ...]:
         """The members of an object. `absent`: members with a default may be left out."""
-        return _SchemaReader(self, schema.get("$defs", {}), absent).fields(schema)
+        return _ShapeReader(self, schema.get("$defs", {}), absent).fields(schema)
 
     def declare(self, named_type: NamedType) -> str:
         """The name of the type: its own, or its own with a number."""
@@ -66,7 +66,7 @@ class Shapes:
 
 
 @dataclass(frozen=True, slots=True)
-class _SchemaReader:
+class _ShapeReader:
     """Reads the schema of one model."""
 
     shapes: Shapes

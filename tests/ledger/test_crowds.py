@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fixtures.messages import Mind, change_mind, letter
+from fixtures.messages import UndoRequested, letter, request_undo
 from fixtures.seeds import empty_ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def test_it_is_followed_whatever_happens_to_a_box(
         empty_ledger().plant(Path(folder))
         ledger = Ledger.open(Path(folder, "hive.db"), limits=BOUNDS, primed=0)
         for number, (step, sender, size) in enumerate(steps):
-            with suppress(Mind), ledger.transaction(), suppress(InboxFull):
+            with suppress(UndoRequested), ledger.transaction(), suppress(InboxFull):
                 _step(ledger, step, letter(sender, "dora", "x" * size), float(number))
             with ledger.transaction():
                 _compare(ledger)
@@ -59,9 +59,9 @@ def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
             mail.send(letter(f"s{number % 7}", "dora"), 2.0)
         with ledger.transaction():
             mail.ack("dora", [message.id for message in mail.lease("dora", 1, 60, 3.0)])
-        with suppress(Mind), ledger.transaction():
+        with suppress(UndoRequested), ledger.transaction():
             mail.send(letter("anna", "dora"), 2.0)
-            change_mind()
+            request_undo()
         assert sum(count for count, _ in mail.bytes_by_sender("dora").values()) == 80
     ledger.connection._raw.set_trace_callback(None)
     assert not any("GROUP BY m.sender" in sql for sql in seen)
@@ -81,13 +81,13 @@ def test_a_sender_that_is_refused_again_and_again_has_the_box_counted_once(folde
     with ledger.transaction():
         before = ledger.connection.changes
         for _ in range(5):
-            with suppress(Mind), ledger.savepoint():
+            with suppress(UndoRequested), ledger.savepoint():
                 mail.bytes_by_sender("dora")
                 assert ledger.connection.changes == before
-                change_mind()
-    with suppress(Mind), ledger.transaction():
+                request_undo()
+    with suppress(UndoRequested), ledger.transaction():
         mail.bytes_by_sender("dora")
-        change_mind()
+        request_undo()
     ledger.connection._raw.set_trace_callback(None)
     assert sum("GROUP BY m.sender" in sql for sql in seen) == 1
     assert sum(count for count, _ in mail.bytes_by_sender("dora").values()) == 80
@@ -100,18 +100,18 @@ def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
         case "send":
             mail.send(new, now)
         case "undo":
-            with suppress(Mind), ledger.savepoint():
+            with suppress(UndoRequested), ledger.savepoint():
                 mail.send(new, now)
                 mail.bytes_by_sender("dora")
-                change_mind()
+                request_undo()
         case "look" | "lost":
             mail.send(new, now)
-            with suppress(Mind), ledger.savepoint():
+            with suppress(UndoRequested), ledger.savepoint():
                 mail.bytes_by_sender("dora")
                 mail.send(new, now)
-                change_mind()
+                request_undo()
             if step == "lost":
-                change_mind()
+                request_undo()
         case "ack":
             mail.ack("dora", [message.id for message in mail.lease("dora", 2, 60, now)])
         case "dead":

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fixtures.messages import Mind, change_mind
+from fixtures.messages import UndoRequested, request_undo
 from fixtures.seeds import empty_ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,9 +65,9 @@ def test_events_of_one_batch_are_one_chain(ledger: Ledger) -> None:
     entry = AuditEntry("record", "anna", "send", "bob", None, "", "", "", "r", 1.0)
     with ledger.transaction():
         assert [ledger.events.append(entry) for _ in range(3)] == [1, 2, 3]
-        with suppress(Mind), ledger.savepoint():
+        with suppress(UndoRequested), ledger.savepoint():
             ledger.events.append(entry)
-            change_mind()
+            request_undo()
         assert ledger.events.append(entry) == 4
     assert ledger.events.last == 4
     assert ledger.events.verify() is None
@@ -76,12 +76,12 @@ def test_events_of_one_batch_are_one_chain(ledger: Ledger) -> None:
 def test_a_rollback_leaves_no_gap_and_no_broken_chain(ledger: Ledger) -> None:
     with ledger.transaction():
         append(ledger)
-        with suppress(Mind), ledger.savepoint():
+        with suppress(UndoRequested), ledger.savepoint():
             append(ledger)
-            change_mind()
-    with suppress(Mind), ledger.transaction():
+            request_undo()
+    with suppress(UndoRequested), ledger.transaction():
         append(ledger)
-        change_mind()
+        request_undo()
     with ledger.transaction():
         assert append(ledger).seq == 2
     assert ledger.events.verify() is None
@@ -91,8 +91,8 @@ def test_a_call_that_fails_last_does_not_take_the_end_of_the_chain_with_it(folde
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         append(ledger)
-        with suppress(Mind), ledger.savepoint():
-            change_mind()
+        with suppress(UndoRequested), ledger.savepoint():
+            request_undo()
     assert ledger.events.verify() is None
     ledger.close()
     with sqlite3.connect(folder / "hive.db") as raw:

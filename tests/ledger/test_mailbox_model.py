@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from fixtures.messages import Mind, change_mind, letter
+from fixtures.messages import UndoRequested, letter, request_undo
 from fixtures.seeds import empty_ledger
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -177,23 +177,23 @@ class Mailbox(RuleBasedStateMachine):
 
     @rule(recipient=PARTIES)
     def roll_back(self, recipient: str) -> None:
-        with suppress(Mind), self.ledger.transaction():
+        with suppress(UndoRequested), self.ledger.transaction():
             self.ledger.messages.send(letter("anna", recipient), self.now)
             self.ledger.messages.lease(recipient, 10, 60, self.now)
             self.ledger.messages.dead_letter(recipient, "gone", self.now)
-            change_mind()
+            request_undo()
 
     @rule(recipient=PARTIES, ttl=st.none() | st.floats(1, 100))
     def roll_back_one_call(self, recipient: str, ttl: float | None) -> None:
         """Earlier calls of the transaction stay."""
         with self.ledger.transaction():
             sent = self.ledger.messages.send(letter("carol", recipient, ttl=ttl), self.now)
-            with suppress(Mind), self.ledger.savepoint():
+            with suppress(UndoRequested), self.ledger.savepoint():
                 self.ledger.messages.send(letter("anna", recipient, ttl=5.0), self.now)
                 with self.ledger.savepoint():
                     self.ledger.messages.ack(recipient, [sent.id])
                 self.ledger.messages.dead_letter(recipient, "gone", self.now)
-                change_mind()
+                request_undo()
         self._know(sent)
 
     @invariant()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fixtures.messages import Mind, bodies, change_mind, ids, letter
+from fixtures.messages import UndoRequested, bodies, ids, letter, request_undo
 
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
 from hive_core.ledger.core.ledger import Ledger
@@ -245,9 +245,9 @@ def test_a_listing_goes_on_behind_the_last_one_seen(ledger: Ledger) -> None:
 def test_what_a_savepoint_undoes_leaves_no_trace(ledger: Ledger) -> None:
     mail = ledger.messages
     with ledger.transaction():
-        with suppress(Mind), ledger.savepoint():
+        with suppress(UndoRequested), ledger.savepoint():
             mail.send(letter("anna", "bob"), 10.0)
-            change_mind()
+            request_undo()
         mail.send(letter("anna", "bob", "kept"), 10.0)
     with ledger.transaction():
         assert bodies(mail.lease("bob", 10, 60, 10.0)) == ["kept"]
@@ -261,10 +261,10 @@ def test_a_box_first_looked_at_in_a_transaction_that_fails_is_counted_anew(folde
     ledger.close()
     ledger = Ledger.open(folder / "hive.db", primed=0)
     mail = ledger.messages
-    with suppress(Mind), ledger.transaction():
+    with suppress(UndoRequested), ledger.transaction():
         mail.expire(100.0)
         assert mail.next_due("bob") is None
-        change_mind()
+        request_undo()
     assert mail.next_due("bob") == 70.0
     with ledger.transaction():
         assert bodies(mail.lease("bob", 1, 60.0, 100.0)) == ["hello"]

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from fixtures.messages import Mind, change_mind
+from fixtures.messages import UndoRequested, request_undo
 from fixtures.seeds import empty_ledger, folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,9 +91,9 @@ def test_numbers_are_not_given_again_when_the_newest_notes_are_gone(folder: Path
 
 def test_a_note_that_is_taken_back_leaves_nothing(small: Ledger) -> None:
     with small.transaction():
-        with suppress(Mind), small.savepoint():
+        with suppress(UndoRequested), small.savepoint():
             small.events.append(entry("own.a"))
-            change_mind()
+            request_undo()
         assert small.events.append(entry("own.b")) == 1
         assert small.events.append(entry("record")) == 2
     assert [event.kind for event in small.events.page(0, 9)] == ["own.b", "record"]

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from fixtures.messages import Mind, bodies, change_mind, ids, letter
+from fixtures.messages import UndoRequested, bodies, ids, letter, request_undo
 
 from hive_core.errors import StorageFull
 from hive_core.ledger.audit.events import AuditEntry
@@ -162,21 +162,21 @@ def test_a_rollback_takes_back_what_is_remembered(ledger: Ledger) -> None:
     mail = ledger.messages
     with ledger.transaction():
         first = mail.send(letter("anna", "bob", "1"), 1.0)
-        with suppress(Mind), ledger.savepoint():
+        with suppress(UndoRequested), ledger.savepoint():
             mail.send(letter("anna", "bob", "2", ttl=5.0), 1.0)
             mail.send(letter("anna", "new", "3"), 1.0)
             mail.ack("bob", [first.id])
             mail.dead_letter("new", "gone", 1.0)
-            change_mind()
+            request_undo()
         assert mail.size("bob") == (1, 1)
         assert mail.size("new") == (0, 0)
         assert mail.next_due("bob") is None
         assert bodies(mail.lease("bob", 5, 60, 100.0)) == ["1"]
-    with suppress(Mind), ledger.transaction():
+    with suppress(UndoRequested), ledger.transaction():
         mail.send(letter("anna", "bob", "4"), 1.0)
         with ledger.savepoint():
             mail.ack("bob", [first.id])
-        change_mind()
+        request_undo()
     assert mail.size("bob") == (1, 1)
     with ledger.transaction():
         mail.send(letter("anna", "new", "5"), 1.0)

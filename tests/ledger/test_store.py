@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from fixtures.messages import Mind, bodies, change_mind, letter
+from fixtures.messages import UndoRequested, bodies, letter, request_undo
 
 from hive_core.errors import Busy, Internal, StorageFull
 from hive_core.ledger.core.ballast import Ballast
@@ -40,18 +40,18 @@ def test_the_head_is_empty_at_first_and_kept_then(folder: Path) -> None:
 
 
 def test_a_transaction_that_fails_leaves_nothing(ledger: Ledger) -> None:
-    with suppress(Mind), ledger.transaction():
+    with suppress(UndoRequested), ledger.transaction():
         ledger.head = "new"
-        change_mind()
+        request_undo()
     assert ledger.head == ""
 
 
 def test_savepoints_nest_and_undo_only_themselves(ledger: Ledger) -> None:
     with ledger.transaction(), ledger.savepoint():
         ledger.head = "outer"
-        with suppress(Mind), ledger.savepoint():
+        with suppress(UndoRequested), ledger.savepoint():
             ledger.head = "inner"
-            change_mind()
+            request_undo()
         assert ledger.head == "outer"
     assert ledger.head == "outer"
 
@@ -70,9 +70,9 @@ def test_a_savepoint_whose_held_back_rows_do_not_fit_leaves_nothing(ledger: Ledg
 
 def test_counted_reads_outlive_a_transaction_that_fails(ledger: Ledger) -> None:
     ledger.events.reads.count("anna", "whoami")
-    with suppress(Mind), ledger.transaction():
+    with suppress(UndoRequested), ledger.transaction():
         ledger.events.reads.keep_counts()
-        change_mind()
+        request_undo()
     assert ledger.events.reads.reads_of("anna") == {"whoami": 1}
 
 

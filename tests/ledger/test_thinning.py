@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from fixtures.messages import Mind, change_mind
+from fixtures.messages import UndoRequested, request_undo
 from fixtures.seeds import empty_ledger, folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -150,10 +150,10 @@ def _do(ledger: Ledger, then: str, caller: str, text: str) -> None:
     log = ledger.events
     match then:
         case "back":
-            with suppress(Mind), ledger.transaction():
+            with suppress(UndoRequested), ledger.transaction():
                 log.append(AuditEntry("x", caller, "y", "", None, "", text, "", "", 1.0))
                 log.seal()
-                change_mind()
+                request_undo()
         case "prune":
             with ledger.transaction():
                 log.prune(log.last - 500)

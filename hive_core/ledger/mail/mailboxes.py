@@ -49,7 +49,7 @@ class Boxes:
                 box = self._know(party, Box(*row))
                 self._count(box)
                 if self._db.inside:  # the count may include changes that are rolled back
-                    self._undo.note(self._unknow, party)
+                    self._undo.note(self._forget_party, party)
         return box
 
     def enter(self, party: str, name: str) -> Box:
@@ -58,7 +58,7 @@ class Boxes:
         if box is None:
             sql = "INSERT INTO parties (party, name) VALUES (?, ?) RETURNING id"
             box = self._know(party, Box(int(self._db.value(sql, (party, name))), name, 0))
-            self._undo.note(self._unknow, party)
+            self._undo.note(self._forget_party, party)
         elif box.name != name:
             self._db.run("UPDATE parties SET name = ? WHERE id = ?", (name, box.number))
             self._undo.note(setattr, box, "name", box.name)
@@ -267,7 +267,7 @@ class Boxes:
         self.known[party] = self._numbered[box.number] = box
         return box
 
-    def _unknow(self, party: str) -> None:
+    def _forget_party(self, party: str) -> None:
         box = self.known.pop(party)
         self._numbered.pop(box.number)
 

@@ -23,7 +23,7 @@ _DROPPED: Final = frozenset({
 
 def parameters_schema(schema: Mapping[str, Any], hidden: Collection[str] = ()) -> Schema:
     """The schema of an operation's parameters, without those that a model does not set."""
-    reader = _SchemaReader(schema.get("$defs", {}))
+    reader = _ToolSchemaReader(schema.get("$defs", {}))
     properties = {
         name: reader.read(member)
         for name, member in schema.get("properties", {}).items()
@@ -40,7 +40,7 @@ def _is_of_session(name: str, member: Mapping[str, Any]) -> bool:
     return name in _OF_SESSION or (name == _WAIT and member.get("type") == "number")
 
 
-class _SchemaReader:
+class _ToolSchemaReader:
     """Replaces references by what they refer to, and drops titles and nulls."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
