@@ -18,7 +18,7 @@ from typing import Final
 from fixtures.approvals import ask, judge, line
 from fixtures.chromium import Browser, add_authenticator, chromium
 from fixtures.dashboard import RunningDashboard, free_socket, origin_of, running_dashboard
-from fixtures.login_door import login_door
+from fixtures.login_server import login_server
 from fixtures.logins import open_login
 from fixtures.model_calls import MODELS, TIERS, reserve
 from fixtures.model_calls import finish as end_model_call
@@ -124,16 +124,16 @@ class PictureHive:
 def picture_hive(folder: Path) -> Iterator[PictureHive]:
     listening = free_socket()
     settings = Settings(models=TIERS, web=WebSettings(origins=(origin_of(listening),)))
-    with login_door(folder, *_EDGES, settings=settings, models=MODELS) as door:
-        ids = door.do(seed)
-        now = door.do(lambda world: world.clock.now())
+    with login_server(folder, *_EDGES, settings=settings, models=MODELS) as hived:
+        ids = hived.do(seed)
+        now = hived.do(lambda world: world.clock.now())
         with (
-            running_dashboard(door, listening, lambda: now) as web,
+            running_dashboard(hived, listening, lambda: now) as web,
             chromium(folder / "profile") as browser,
         ):
             browser.command("Emulation.setScrollbarsHidden", {"hidden": True})
             add_authenticator(browser)
-            browser.open(f"{web.origin}/login#{door.link()}")
+            browser.open(f"{web.origin}/login#{hived.link()}")
             browser.until_path("/passkey")
             browser.find("#passkey-make button").click()
             browser.until_path("/")

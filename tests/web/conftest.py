@@ -15,7 +15,7 @@ from fixtures.dashboard import (
     origin_of,
     running_dashboard,
 )
-from fixtures.login_door import login_door
+from fixtures.login_server import login_server
 from fixtures.script_coverage import CLOCK, ScriptCoverage
 from long import times
 
@@ -32,8 +32,8 @@ def web() -> Iterator[RunningDashboard]:
     settings = Settings(web=WebSettings(origins=(origin_of(listening),)))
     with (
         TemporaryDirectory() as folder,
-        login_door(Path(folder), *EDGES, settings=settings) as door,
-        running_dashboard(door, listening) as made,
+        login_server(Path(folder), *EDGES, settings=settings) as hived,
+        running_dashboard(hived, listening) as made,
     ):
         yield made
 
@@ -42,10 +42,10 @@ def web() -> Iterator[RunningDashboard]:
 def chrome(web: RunningDashboard) -> Iterator[Browser]:
     """A Chromium that has logged in by the link, with a virtual authenticator, and many rows."""
     for number in range(times(60, 1000)):
-        web.door.call("operator", "spawn", name=f"row-{number}", parent="carl", role="worker")
+        web.hived.call("operator", "spawn", name=f"row-{number}", parent="carl", role="worker")
     with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
         add_authenticator(made)
-        made.open(f"{web.origin}/login#{web.door.link()}")
+        made.open(f"{web.origin}/login#{web.hived.link()}")
         made.until_path("/passkey")
         yield made
 
@@ -77,7 +77,7 @@ def watched(
 def browser(web: RunningDashboard) -> FakeBrowser:
     ticking = _Ticking(web.app.web.logins.clock())
     web.app.web.logins.clock = web.app.web.reads.clock = ticking
-    web.door.pass_time(60.0)  # for the limit on logins
+    web.hived.pass_time(60.0)  # for the limit on logins
     return FakeBrowser(web)
 
 

@@ -19,7 +19,7 @@ from fixtures.dashboard import (
     running_dashboard,
 )
 from fixtures.event_streams import Event, events, newest, next_of
-from fixtures.login_door import login_door
+from fixtures.login_server import login_server
 from fixtures.model_calls import MODELS, TIERS, finish, reserve
 from fixtures.tasks import take
 from fixtures.world import World, rows
@@ -38,8 +38,8 @@ def web() -> Iterator[RunningDashboard]:
     edges = ("root/lead", "lead/w-9", "root/carl:worker")
     with (
         TemporaryDirectory() as folder,
-        login_door(Path(folder), *edges, settings=settings, models=MODELS) as door,
-        running_dashboard(door, listening) as made,
+        login_server(Path(folder), *edges, settings=settings, models=MODELS) as hived,
+        running_dashboard(hived, listening) as made,
     ):
         yield made
 
@@ -65,24 +65,24 @@ def part(at: int, text: str, *, ended: bool = False) -> dict[str, object]:
 
 
 def say(browser: FakeBrowser, agent: str, text: str, turn: int = 1) -> None:
-    browser.web.door.pass_time(1.0)  # for the limit on live text
-    browser.web.door.call(agent, "stream_turn", conversation="main", turn=turn, text=text)
+    browser.web.hived.pass_time(1.0)  # for the limit on live text
+    browser.web.hived.call(agent, "stream_turn", conversation="main", turn=turn, text=text)
 
 
 def keep(browser: FakeBrowser, agent: str, **turn: object) -> None:
-    browser.web.door.call(agent, "keep_turn", **{"conversation": "main", "status": "done", **turn})
+    browser.web.hived.call(agent, "keep_turn", **{"conversation": "main", "status": "done", **turn})
 
 
 def test_a_turn_shows_what_its_calls_of_models_used(browser: FakeBrowser) -> None:
-    door = browser.web.door
-    door.do(lambda world: finish(world, reserve(world, "carl"), tokens_in=9000))
+    hived = browser.web.hived
+    hived.do(lambda world: finish(world, reserve(world, "carl"), tokens_in=9000))
     keep(browser, "carl", turn=1, text="before")
-    door.pass_time(60.0)
-    began = door.do(lambda world: world.clock.now())
-    door.pass_time(7.0)
+    hived.pass_time(60.0)
+    began = hived.do(lambda world: world.clock.now())
+    hived.pass_time(7.0)
     for tokens in (1200, 300):
         use = {"tokens_in": tokens, "tokens_out": 30, "cost": 0.002}
-        door.do(lambda world, use=use: finish(world, reserve(world, "carl"), **use))  # type: ignore[misc]  # of a lambda
+        hived.do(lambda world, use=use: finish(world, reserve(world, "carl"), **use))  # type: ignore[misc]  # of a lambda
     keep(browser, "carl", turn=2, text="after", began=began)
 
     page = browser.get_when("/agents/carl/talk", lambda page: "1.5k tokens in, 60 out" in page)
@@ -121,7 +121,7 @@ def test_the_tasks_of_an_agent_begin_with_its_plan(browser: FakeBrowser) -> None
         made = world.call("carl", "create_plan", task=task, steps=steps, note="Two days.")
         return f"{task} {made['plan']}"
 
-    task, made = browser.web.door.do(plan).split()
+    task, made = browser.web.hived.do(plan).split()
     page = browser.get("/agents/carl/tasks").text
     assert "Plan, <bdi>submitted</bdi>" in page
     assert "list &lt;them&gt;" in page
@@ -132,16 +132,16 @@ def test_the_tasks_of_an_agent_begin_with_its_plan(browser: FakeBrowser) -> None
         take(world, "carl")
         world.call("carl", "update_plan_step", plan=made, step=1, status="in_progress")
 
-    browser.web.door.do(carry_out)
+    browser.web.hived.do(carry_out)
     page = browser.get("/agents/carl/tasks").text
     assert "Plan, <bdi>approved</bdi>" in page
     assert 'class="step p-in_progress"><bdi>works</bdi>' in page
 
 
 def test_the_tab_of_mail_counts_it(browser: FakeBrowser, web: RunningDashboard) -> None:
-    count = len(web.door.call("operator", "list_messages", agent="lead")["messages"])  # type: ignore[arg-type]  # a list
+    count = len(web.hived.call("operator", "list_messages", agent="lead")["messages"])  # type: ignore[arg-type]  # a list
     with following(browser, "lead", "tree") as stream:
-        web.door.call("operator", "send", to="lead", body="one more")
+        web.hived.call("operator", "send", to="lead", body="one more")
         next_of(stream, "tree")
 
     tab = f'>Mail <span class="count">{count + 1}</span></a>'
@@ -159,7 +159,7 @@ def test_the_rows_of_a_tab_are_those_of_its_page(browser: FakeBrowser) -> None:
 
 def test_an_event_names_the_agents_whose_pages_are_old(browser: FakeBrowser) -> None:
     with following(browser, "lead") as stream:
-        browser.web.door.call("operator", "send", to="lead", body="news")
+        browser.web.hived.call("operator", "send", to="lead", body="news")
         frame = next_of(stream, "agent")
 
     assert "lead" in json.loads(frame["data"])["names"]
@@ -256,7 +256,7 @@ def _drop_and_wait(browser: FakeBrowser, reading: asyncio.Task[object]) -> None:
     async def wait() -> None:
         while hub.turns.is_wanted("w-9"):
             await asyncio.wait([reading], timeout=0.01)
-        await asyncio.to_thread(browser.web.door.pass_time, WAIT_SECONDS)
+        await asyncio.to_thread(browser.web.hived.pass_time, WAIT_SECONDS)
         await asyncio.wait([reading])
 
     asyncio.run_coroutine_threadsafe(wait(), browser.web.loop).result(30)
@@ -267,4 +267,4 @@ def _count_logins(browser: FakeBrowser) -> int:
         events = rows(world.call("operator", "list_events", limit=1000)["events"])
         return sum(event["operation"] == "open_login" for event in events)
 
-    return browser.web.door.do(count)
+    return browser.web.hived.do(count)

@@ -98,7 +98,7 @@ def test_a_planted_second_cookie_is_no_login(browser: FakeBrowser) -> None:
 def test_a_login_gets_a_secret_of_its_own_and_ends_the_one_before(
     web: RunningDashboard, browser: FakeBrowser
 ) -> None:
-    body = f"secret={web.door.link()}".encode()
+    body = f"secret={web.hived.link()}".encode()
 
     answer = web.ask("POST", "/login", body, cookie=browser.cookie)
 
@@ -111,7 +111,7 @@ def test_a_login_that_the_operator_ends_loses_its_stream(browser: FakeBrowser) -
     stream.sendall(browser.web.request("GET", "/live?topics=tree", cookie=browser.cookie))
     assert stream.recv(4096).startswith(b"HTTP/1.1 200")
 
-    browser.web.door.end_logins()
+    browser.web.hived.end_logins()
 
     with suppress(ConnectionResetError):
         while stream.recv(4096):
@@ -234,6 +234,6 @@ def test_a_login_has_four_streams(browser: FakeBrowser) -> None:
 
 
 def _events(browser: FakeBrowser) -> list[dict[str, object]]:
-    listed = browser.web.door.call("operator", "list_events", limit=1000)["events"]
+    listed = browser.web.hived.call("operator", "list_events", limit=1000)["events"]
     assert isinstance(listed, list)
     return [event for event in listed if event["target"] == "w-9"]

@@ -19,7 +19,7 @@ from fixtures.dashboard import (
     origin_of,
     running_dashboard,
 )
-from fixtures.login_door import login_door
+from fixtures.login_server import login_server
 from fixtures.tasks import finish, give
 from fixtures.world import World, rows
 
@@ -51,8 +51,8 @@ def _web() -> Iterator[RunningDashboard]:
     edges = ("root/lead", "lead/w-9", "root/carl:worker", "root/dora")
     with (
         TemporaryDirectory() as folder,
-        login_door(Path(folder), *edges, settings=settings) as door,
-        running_dashboard(door, listening, lambda: TIME + LATER) as made,
+        login_server(Path(folder), *edges, settings=settings) as hived,
+        running_dashboard(hived, listening, lambda: TIME + LATER) as made,
     ):
         yield made
 
@@ -68,7 +68,7 @@ def forms(row: str) -> list[Form]:
 
 
 def items_of(web: RunningDashboard) -> list[dict[str, object]]:
-    return rows(web.door.call("operator", "todo")["todo"])
+    return rows(web.hived.call("operator", "todo")["todo"])
 
 
 def row_of(browser: FakeBrowser, kind: str, text: str = "") -> str:
@@ -154,7 +154,7 @@ def test_each_kind_of_item_has_an_offer() -> None:
 def test_each_kind_is_settled_where_it_is_listed(
     web: RunningDashboard, browser: FakeBrowser, kind: str
 ) -> None:
-    web.door.do(MAKERS[kind])
+    web.hived.do(MAKERS[kind])
     (item,) = [item for item in items_of(web) if item["kind"] == kind]
     row = row_of(browser, kind)
     if kind in ON_THE_HOST:
@@ -165,7 +165,7 @@ def test_each_kind_is_settled_where_it_is_listed(
 
     address, values, typed = forms(row)[0]
     answer = browser.post(address, {**values, **({typed: "as you like"} if typed else {})})
-    web.door.do(run_states)
+    web.hived.do(run_states)
 
     assert answer.status == 303, answer.text
     assert answer.headers["location"] == "/"
@@ -176,7 +176,7 @@ def test_each_kind_is_settled_where_it_is_listed(
 def test_an_offered_answer_is_a_button(web: RunningDashboard, browser: FakeBrowser) -> None:
     options = ["oak", "<i>ash</i>\u202e"]
     items = [{"prompt": "Which wood?", "options": options}]
-    asked = web.door.call("root", "ask_user", items=items)["question"]
+    asked = web.hived.call("root", "ask_user", items=items)["question"]
     row = row_of(browser, "question", "Which wood?")
     assert "<button><bdi>&lt;i&gt;ash&lt;/i&gt;⟨U+202E⟩</bdi></button>" in row
 
@@ -185,7 +185,7 @@ def test_an_offered_answer_is_a_button(web: RunningDashboard, browser: FakeBrows
         assert browser.post(address, {**values, "choice0": number}).status == 400
     browser.post(address, values)
 
-    details = web.door.call("operator", "get_question", question=asked)
+    details = web.hived.call("operator", "get_question", question=asked)
     assert [item["answer"] for item in rows(details["items"])] == options[1:]
     page = browser.get(f"/questions/{asked}").text
     assert "<h3>Answer</h3>" in page
@@ -195,19 +195,19 @@ def test_an_offered_answer_is_a_button(web: RunningDashboard, browser: FakeBrows
 
 def test_what_is_typed_is_an_answer(web: RunningDashboard, browser: FakeBrowser) -> None:
     items = [{"prompt": "Which nail?", "options": ["long", "thin"]}]
-    asked = web.door.call("root", "ask_user", items=items)["question"]
+    asked = web.hived.call("root", "ask_user", items=items)["question"]
 
     address, values, typed = forms(row_of(browser, "question", "Which nail?"))[-1]
     browser.post(address, {**values, typed: "a short one"})
 
-    details = web.door.call("operator", "get_question", question=asked)
+    details = web.hived.call("operator", "get_question", question=asked)
     assert [item["answer"] for item in rows(details["items"])] == ["a short one"]
 
 
 def test_a_question_with_two_parts_has_its_page_alone(
     web: RunningDashboard, browser: FakeBrowser
 ) -> None:
-    web.door.call("root", "ask_user", items=[{"prompt": "First of two"}, {"prompt": "Second"}])
+    web.hived.call("root", "ask_user", items=[{"prompt": "First of two"}, {"prompt": "Second"}])
 
     row = row_of(browser, "question", "First of two")
 
@@ -224,7 +224,7 @@ def test_a_result_is_given_back_with_what_is_missing(
         finish(world, "carl", task, summary="It still <squeaks>.")
         return task
 
-    task = web.door.do(deliver)
+    task = web.hived.do(deliver)
     row = row_of(browser, "judgement", "Oil it")
     assert "It still &lt;squeaks&gt;." in row
     address, values, typed = forms(row)[1]
@@ -232,7 +232,7 @@ def test_a_result_is_given_back_with_what_is_missing(
         assert browser.post(address, {**values, **fields}).status == 400
     assert browser.post(address, {**values, typed: "oil the lower hinge"}).status == 303
 
-    details = web.door.call("operator", "get_task", task=task)
+    details = web.hived.call("operator", "get_task", task=task)
     verdicts = [(row["verdict"], row["feedback"]) for row in rows(details["judgements"])]
     assert verdicts == [("retry", "oil the lower hinge")]
     assert browser.post(address, {**values, "verdict": "accept"}).status == 409
@@ -246,7 +246,7 @@ def test_a_budget_that_is_used_up_is_topped_up_or_its_work_stopped(
         give(world, "operator", "root", title="Read all")
         world.call("root", "report_usage", tokens_in=300_000)
 
-    web.door.do(use_up)
+    web.hived.do(use_up)
     row = row_of(browser, "question", "tokens")
     assert "+100k" in row
     assert "300k spent" in row
@@ -261,11 +261,11 @@ def test_a_budget_that_is_used_up_is_topped_up_or_its_work_stopped(
     assert browser.post(stop[0], {stop[2]: ""}).status == 400
     assert browser.post(stop[0], {stop[2]: "enough for today"}).status == 303
     (task,) = [
-        row for row in rows(web.door.call("operator", "list_tasks", agent="root")["tasks"])
+        row for row in rows(web.hived.call("operator", "list_tasks", agent="root")["tasks"])
         if row["title"] == "Read all"
     ]  # fmt: skip
     assert task["state"] in ("cancelled", "stopping")
-    web.door.call("operator", "allocate_budget", agent="root", kind="tokens", close=True)
+    web.hived.call("operator", "allocate_budget", agent="root", kind="tokens", close=True)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_the_head_says_what_is_done_today(web: RunningDashboard, browser: FakeBr
         world.call("operator", "cancel_task", task=cancelled)
 
     before = count_done()
-    web.door.do(finish_two)
+    web.hived.do(finish_two)
 
     assert count_done() == before + 2
     assert count_done() == before + 2
@@ -299,7 +299,7 @@ def test_the_head_says_what_is_done_today(web: RunningDashboard, browser: FakeBr
 def test_tasks_of_the_day_before_are_not_counted(web: RunningDashboard) -> None:
     def count(now: float) -> int:
         async def call(operation: str, parameters: Message) -> Message:
-            return web.door.call("operator", operation, **parameters)
+            return web.hived.call("operator", operation, **parameters)
 
         return asyncio.run(done.count(now, call))
 
@@ -307,7 +307,7 @@ def test_tasks_of_the_day_before_are_not_counted(web: RunningDashboard) -> None:
         finish(world, "w-9", give(world, "operator", "w-9"))
         return world.clock.now()
 
-    done, at = DoneToday(), web.door.do(finish_one)
+    done, at = DoneToday(), web.hived.do(finish_one)
 
     assert count(at) >= 1
     assert count(at + 86_400) == 0
@@ -323,7 +323,7 @@ def test_a_count_that_hived_refuses_is_shown_as_not_whole() -> None:
 
 
 def test_an_item_says_how_long_it_waits(web: RunningDashboard, browser: FakeBrowser) -> None:
-    web.door.call("root", "ask_user", items=[{"prompt": "How long?"}])
+    web.hived.call("root", "ask_user", items=[{"prompt": "How long?"}])
     (item,) = [item for item in items_of(web) if item["text"] == "How long?"]
     assert isinstance(item["since"], float)
 
@@ -334,9 +334,9 @@ def test_an_item_says_how_long_it_waits(web: RunningDashboard, browser: FakeBrow
 
 
 def test_a_viewer_sees_the_items_and_no_form(web: RunningDashboard, browser: FakeBrowser) -> None:
-    web.door.call("root", "ask_user", items=[{"prompt": "May she?"}])
+    web.hived.call("root", "ask_user", items=[{"prompt": "May she?"}])
     assert forms(row_of(browser, "question", "May she?"))
-    web.door.link("vera", ["viewer"])
+    web.hived.link("vera", ["viewer"])
     viewer = FakeBrowser(web, "vera")
 
     row = row_of(viewer, "question", "May she?")

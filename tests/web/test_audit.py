@@ -30,11 +30,11 @@ def edit(web: RunningDashboard, before: str, after: str) -> None:
         with world.ledger.transaction():
             assert world.ledger.connection.run(sql, (before, after))
 
-    web.door.do(change)
+    web.hived.do(change)
 
 
 def newest(web: RunningDashboard) -> int:
-    return web.door.do(lambda world: world.ledger.events.last)
+    return web.hived.do(lambda world: world.ledger.events.last)
 
 
 def read_all(browser: FakeBrowser, path: str) -> list[int]:
@@ -80,7 +80,7 @@ def test_events_that_come_are_checked_too(browser: FakeBrowser, web: RunningDash
     check_anew(web)
     browser.get("/audit")
     before = web.app.web.chain.state.last
-    web.door.call("operator", "send", to="lead", body="more")
+    web.hived.call("operator", "send", to="lead", body="more")
 
     page = browser.get("/audit").text
 
@@ -93,7 +93,7 @@ def test_each_event_is_on_one_page(browser: FakeBrowser, web: RunningDashboard) 
         for number in range(250):
             world.call("operator", "send", to="carl", body=f"letter {number}")
 
-    web.door.do(write)
+    web.hived.do(write)
     last = newest(web)
 
     events = read_all(browser, "/audit")
@@ -106,23 +106,23 @@ def test_each_event_is_on_one_page(browser: FakeBrowser, web: RunningDashboard) 
 
 def test_a_filter_goes_on_over_older_pages(browser: FakeBrowser, web: RunningDashboard) -> None:
     task = str(
-        web.door.call("operator", "assign_task", agent="w-9", title="Dig", description="x")["task"]
+        web.hived.call("operator", "assign_task", agent="w-9", title="Dig", description="x")["task"]
     )
     for number in range(3):
-        web.door.call("w-9", "report_progress", task=task, text=f"step {number}")
-    web.door.call("operator", "send", to="lead", body="of no task")
+        web.hived.call("w-9", "report_progress", task=task, text=f"step {number}")
+    web.hived.call("operator", "send", to="lead", body="of no task")
 
     events = read_all(browser, f"/audit?task={task}")
 
     def facts(world: World) -> set[str]:
         return {world.ledger.events.get(seq).operation for seq in events}  # type: ignore[union-attr]  # they are there
 
-    assert {"assign_task", "report_progress"} <= web.door.do(facts)
-    assert "send" not in web.door.do(facts)
+    assert {"assign_task", "report_progress"} <= web.hived.do(facts)
+    assert "send" not in web.hived.do(facts)
 
 
 def test_an_account_has_only_its_own_events(browser: FakeBrowser, web: RunningDashboard) -> None:
-    web.door.call("operator", "send", to="lead", body="of the host")
+    web.hived.call("operator", "send", to="lead", body="of the host")
     browser.post("/agents/lead/say", {"body": "of alice"})
 
     page = browser.get("/audit?account=alice").text
@@ -135,11 +135,11 @@ def test_an_account_has_only_its_own_events(browser: FakeBrowser, web: RunningDa
 
 
 def test_times_cut_the_log(browser: FakeBrowser, web: RunningDashboard) -> None:
-    web.door.call("operator", "send", to="lead", body="before")
-    web.door.pass_time(3600.0)
-    middle = web.door.do(lambda world: world.clock.now())
-    web.door.pass_time(3600.0)
-    web.door.call("operator", "send", to="lead", body="after")
+    web.hived.call("operator", "send", to="lead", body="before")
+    web.hived.pass_time(3600.0)
+    middle = web.hived.do(lambda world: world.clock.now())
+    web.hived.pass_time(3600.0)
+    web.hived.call("operator", "send", to="lead", body="after")
     moment = quote(time.strftime("%Y-%m-%dT%H:%M", time.gmtime(middle)))
 
     later = read_all(browser, f"/audit?from={moment}")

@@ -22,7 +22,7 @@ def test_a_passkey_confirms_an_approval_and_logs_in(chrome: Browser, web: Runnin
     chrome.find("#passkey-make button").click()
     chrome.until_path("/")
     lines = [line("a <b>word</b>")]
-    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "lead"), lines=lines))
+    id_ = web.hived.do(lambda world: judge(world, ask(world, "root", "lead"), lines=lines))
     chrome.until("document.querySelector('#attention .k-approval')")
 
     chrome.find("#attention a.open[href^='/approvals/']").click()
@@ -46,12 +46,12 @@ def test_a_passkey_confirms_an_approval_and_logs_in(chrome: Browser, web: Runnin
 def test_rows_change_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
     chrome.open(f"{web.origin}/tree")
     chrome.run("window.same = true")
-    web.door.call("operator", "assign_task", agent="lead", title="Paint it", description="x")
+    web.hived.call("operator", "assign_task", agent="lead", title="Paint it", description="x")
     chrome.until("document.querySelector('[data-name=lead]').textContent.includes('Paint it')")
 
-    web.door.call("operator", "spawn", name="latecomer", parent="root")
+    web.hived.call("operator", "spawn", name="latecomer", parent="root")
     chrome.until("document.querySelector('[data-name=latecomer]')")
-    web.door.call("root", "ask_user", items=[{"prompt": "Here?"}])
+    web.hived.call("root", "ask_user", items=[{"prompt": "Here?"}])
     chrome.until("document.title.startsWith('(')")
 
     assert chrome.run("return window.same")
@@ -60,32 +60,32 @@ def test_rows_change_without_a_reload(chrome: Browser, web: RunningDashboard) ->
 def test_tasks_change_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
     chrome.open(f"{web.origin}/tasks")
     chrome.run("window.same = true")
-    web.door.call("operator", "assign_task", agent="w-10", title="Sand it", description="x")
+    web.hived.call("operator", "assign_task", agent="w-10", title="Sand it", description="x")
     chrome.until("document.querySelector('main').textContent.includes('Sand it')")
 
     assert chrome.run("return window.same")
 
 
 def test_the_timeline_changes_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
-    began = web.door.do(lambda world: world.clock.now()) - 4
+    began = web.hived.do(lambda world: world.clock.now()) - 4
     web.app.web = replace(web.app.web, clock=lambda: began + 60)  # that of the hive
     chrome.open(f"{web.origin}/timeline")
     chrome.run("window.same = true")
-    web.door.call("lead", "keep_turn", conversation="glue", turn=1, status="done", began=began)
+    web.hived.call("lead", "keep_turn", conversation="glue", turn=1, status="done", began=began)
     chrome.until("document.getElementById('timeline').textContent.includes('glue')")
 
     assert chrome.run("return window.same")
 
 
 def test_a_running_turn_is_written_while_one_looks(chrome: Browser, web: RunningDashboard) -> None:
-    web.door.call("carl", "keep_turn", conversation="main", turn=1, status="done")
+    web.hived.call("carl", "keep_turn", conversation="main", turn=1, status="done")
     chrome.open(f"{web.origin}/agents/carl/talk")
     chrome.run("window.same = true")
     for text in ("I look ", "for <b>wood</b>"):
-        web.door.call("carl", "stream_turn", conversation="main", turn=2, text=text)
+        web.hived.call("carl", "stream_turn", conversation="main", turn=2, text=text)
     chrome.until("document.getElementById('running').textContent.includes('I look for <b>wood')")
 
-    web.door.call("carl", "keep_turn", conversation="main", turn=2, status="done")
+    web.hived.call("carl", "keep_turn", conversation="main", turn=2, status="done")
     chrome.until("document.querySelectorAll('#tab .turn').length === 2")
     assert chrome.run("return window.same")
 
@@ -93,10 +93,10 @@ def test_a_running_turn_is_written_while_one_looks(chrome: Browser, web: Running
 def test_a_part_that_was_opened_stays_open_when_a_tab_is_drawn_anew(
     chrome: Browser, web: RunningDashboard
 ) -> None:
-    web.door.call("lead", "send", to="w-9", body='{"part": 1}\n<b>first</b>')
+    web.hived.call("lead", "send", to="w-9", body='{"part": 1}\n<b>first</b>')
     chrome.open(f"{web.origin}/agents/w-9/mail")
     chrome.run("document.querySelector('#tab details').open = true")
-    web.door.call("lead", "send", to="w-9", body='{"part": 2}\nsecond')
+    web.hived.call("lead", "send", to="w-9", body='{"part": 2}\nsecond')
     chrome.until("document.getElementById('tab').textContent.includes('second')")
 
     opened = "[...document.querySelectorAll('#tab details')].filter((each) => each.open)"
@@ -141,7 +141,7 @@ def test_keys_move_fold_open_and_can_be_switched_off(
 
 def test_an_agent_is_moved_by_keys_and_by_drag(chrome: Browser, web: RunningDashboard) -> None:
     for name in ("haul-a", "haul-b"):
-        web.door.call("operator", "spawn", name=name, parent="root")
+        web.hived.call("operator", "spawn", name=name, parent="root")
     view = f"{web.origin}/tree?filter=haul"
     chrome.open(view)
     chrome.until("document.querySelectorAll('.agent-row').length === 2")
@@ -158,7 +158,7 @@ def test_an_agent_is_moved_by_keys_and_by_drag(chrome: Browser, web: RunningDash
     if chrome.all("#passkey-confirm"):
         chrome.find("#passkey-confirm button").click()
     chrome.until_path("/tree")
-    assert web.door.call("operator", "get_agent", agent="haul-a")["parent"] == "haul-b"
+    assert web.hived.call("operator", "get_agent", agent="haul-a")["parent"] == "haul-b"
 
     chrome.open(view)
     above, below = (chrome.find(f"[data-name={name}] a.to") for name in ("haul-b", "haul-a"))
@@ -168,7 +168,7 @@ def test_an_agent_is_moved_by_keys_and_by_drag(chrome: Browser, web: RunningDash
 
 
 def test_every_key_that_the_help_lists_acts(chrome: Browser, web: RunningDashboard) -> None:
-    web.door.call("operator", "assign_task", agent="w-9", title="Sweep", description="x")
+    web.hived.call("operator", "assign_task", agent="w-9", title="Sweep", description="x")
     pages = {"a": "/", "t": "/tree", "k": "/tasks", "l": "/timeline", "c": "/cost", "u": "/audit"}
     for key, path in {**pages, "o": "/more"}.items():
         chrome.press("g", key)
@@ -205,7 +205,7 @@ def test_c_and_t_reach_their_forms_from_any_tab_of_an_agent(
 
 
 def test_a_d_and_r_go_on_to_the_form_of_the_item(chrome: Browser, web: RunningDashboard) -> None:
-    web.door.call("root", "ask_user", items=[{"prompt": "Which wood?"}])
+    web.hived.call("root", "ask_user", items=[{"prompt": "Which wood?"}])
     chrome.open(f"{web.origin}/")
     at = chrome.until(
         "[...document.querySelectorAll('.item')].findIndex((row) => row.textContent"
@@ -218,7 +218,7 @@ def test_a_d_and_r_go_on_to_the_form_of_the_item(chrome: Browser, web: RunningDa
     chrome.find("form[data-key=r] button").click()
     chrome.until_path("/")
 
-    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "w-9")))
+    id_ = web.hived.do(lambda world: judge(world, ask(world, "root", "w-9")))
     chrome.open(f"{web.origin}/")
     at = chrome.until(
         "[...document.querySelectorAll('.item')].findIndex((row) =>"
@@ -238,7 +238,7 @@ def test_the_lines_of_a_long_difference_come_by_scrolling(
     chrome: Browser, web: RunningDashboard
 ) -> None:
     lines = [line(f"row {at}") for at in range(4500)]
-    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "w-10"), lines=lines))
+    id_ = web.hived.do(lambda world: judge(world, ask(world, "root", "w-10"), lines=lines))
     chrome.open(f"{web.origin}/approvals/{id_}")
     chrome.run("window.same = true")
     assert "row 4499" not in chrome.run("return document.body.textContent")
@@ -279,11 +279,11 @@ def test_a_page_without_news_for_5_seconds_says_so_until_there_is_some(
     chrome.until("document.getElementById('banner').hidden")
     asked: Message = {}
     for prompt in ("One?", "Two?"):
-        asked = web.door.call("root", "ask_user", items=[{"prompt": prompt}])
+        asked = web.hived.call("root", "ask_user", items=[{"prompt": prompt}])
         chrome.until(
             "document.getElementById('attention').textContent.includes(arguments[0])", prompt
         )
-    web.door.call("operator", "answer", question=asked["question"], answers=["yes"])
+    web.hived.call("operator", "answer", question=asked["question"], answers=["yes"])
     chrome.until("!document.getElementById('attention').textContent.includes('Two?')")
     assert "One?" in chrome.text("#attention")
 
@@ -304,7 +304,7 @@ def test_a_hidden_tab_ends_its_stream_and_asks_for_the_number_alone(
 
     chrome.until_so(lambda: streams.streams == 0)
     waiting = web.app.web.hub.waiting
-    web.door.call("root", "ask_user", items=[{"prompt": "Hidden?"}])
+    web.hived.call("root", "ask_user", items=[{"prompt": "Hidden?"}])
     chrome.until(f"document.title.startsWith('({waiting + 1})')")
 
     chrome.command("Page.bringToFront", {})
@@ -332,7 +332,7 @@ def test_a_page_that_has_lost_frames_loads_itself_again(
 
     chrome.until("window.same === undefined && document.readyState === 'complete'")
     before = chrome.run("return document.querySelector('#audit .item').id")
-    web.door.call("operator", "assign_task", agent="lead", title="After", description="x")
+    web.hived.call("operator", "assign_task", agent="lead", title="After", description="x")
     chrome.until("document.querySelector('#audit .item').id !== arguments[0]", before)
     assert len(chrome.all(f"#{before}")) == 1
 
@@ -344,7 +344,7 @@ def test_the_row_that_is_chosen_stays_so_when_rows_are_drawn_anew(
     chrome.press("j", "j")
     chosen = "document.querySelector('.current a')?.href"
     before = chrome.run(f"return {chosen}")
-    web.door.call("operator", "assign_task", agent="w-9", title="Rinse", description="x")
+    web.hived.call("operator", "assign_task", agent="w-9", title="Rinse", description="x")
     chrome.until("document.querySelector('main').textContent.includes('Rinse')")
     assert before
     assert chrome.run(f"return [{chosen}, document.activeElement.href]") == [before, before]
@@ -352,7 +352,7 @@ def test_the_row_that_is_chosen_stays_so_when_rows_are_drawn_anew(
     chrome.open(f"{web.origin}/tree?filter=w-")
     chrome.press("j", "x")
     name = chrome.run("return document.querySelector('.current').dataset.name")
-    web.door.call("operator", "spawn", name="w-77", parent="root")
+    web.hived.call("operator", "spawn", name="w-77", parent="root")
     chrome.until("document.querySelector('[data-name=w-77]')")
     row = f"document.querySelector('[data-name={name}]')"
     chrome.until(f"{row}.ariaSelected === 'true' && {row}.contains(document.activeElement)")
@@ -361,7 +361,7 @@ def test_the_row_that_is_chosen_stays_so_when_rows_are_drawn_anew(
 def test_a_passkey_that_does_not_verify_its_user_is_not_used(
     chrome: Browser, web: RunningDashboard
 ) -> None:
-    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "carl")))
+    id_ = web.hived.do(lambda world: judge(world, ask(world, "root", "carl")))
     chrome.open(f"{web.origin}/approvals/{id_}")
     chrome.find("#approve button").click()
     chrome.until("document.getElementById('passkey-confirm')")
@@ -389,6 +389,6 @@ def test_the_tests_above_run_nine_tenths_of_each_module(
 
 
 def _state(web: RunningDashboard, id_: str) -> str:
-    reply = web.door.call("operator", "get_approval", id=id_)["approval"]
+    reply = web.hived.call("operator", "get_approval", id=id_)["approval"]
     assert isinstance(reply, dict)
     return str(reply["state"])

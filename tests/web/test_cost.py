@@ -111,16 +111,16 @@ def test_calls_of_models_and_reports_are_uses() -> None:
 @pytest.fixture
 def clocked(web: RunningDashboard) -> RunningDashboard:
     """The dashboard with the clock of its hive."""
-    web.app.web = replace(web.app.web, clock=lambda: web.door.do(lambda world: world.clock.now()))
+    web.app.web = replace(web.app.web, clock=lambda: web.hived.do(lambda world: world.clock.now()))
     return web
 
 
 def test_the_page_sums_up_by_what_was_used(browser: FakeBrowser, clocked: RunningDashboard) -> None:
-    door = clocked.door
-    door.call("operator", "allocate_budget", agent="lead", kind="tokens", amount=100_000)
-    before = door.do(lambda world: world.clock.now())
+    hived = clocked.hived
+    hived.call("operator", "allocate_budget", agent="lead", kind="tokens", amount=100_000)
+    before = hived.do(lambda world: world.clock.now())
     report = {"model": "small-1", "tokens_in": 50_000, "tokens_out": 10_000, "cost": 410_000}
-    door.call("w-9", "report_usage", **report)
+    hived.call("w-9", "report_usage", **report)
 
     page = browser.get_when(
         "/cost", lambda page: re.search(r">\d\d:\d\d<", budget_of_lead(page)) is not None
@@ -130,7 +130,7 @@ def test_the_page_sums_up_by_what_was_used(browser: FakeBrowser, clocked: Runnin
     assert row_of(page, "w-9")[-1] == "reported"
     assert 'href="/agents/w-9"' in page
     budget = budget_of_lead(page)
-    after = door.do(lambda world: world.clock.now())
+    after = hived.do(lambda world: world.clock.now())
     empties = {
         time.strftime("%H:%M", time.gmtime(at + 2400)) for at in range(int(before), int(after) + 60)
     }
@@ -143,11 +143,11 @@ def test_the_page_sums_up_by_what_was_used(browser: FakeBrowser, clocked: Runnin
 def test_a_budget_below_takes_its_agents_out_of_the_one_above(
     browser: FakeBrowser, clocked: RunningDashboard
 ) -> None:
-    door = clocked.door
+    hived = clocked.hived
     for agent, amount in (("root", 9_000_000), ("carl", 1_000_000)):
-        door.call("operator", "allocate_budget", agent=agent, kind="money", amount=amount)
-    door.pass_time(HOUR)
-    door.call("carl", "report_usage", cost=500_000)
+        hived.call("operator", "allocate_budget", agent=agent, kind="money", amount=amount)
+    hived.pass_time(HOUR)
+    hived.call("carl", "report_usage", cost=500_000)
 
     page = browser.get("/cost").text.partition("<h2>Used</h2>")[0]
     rows = {re.sub("<[^>]+>", " ", row).split()[0]: row for row in page.split("<tr>")[1:]
@@ -158,9 +158,9 @@ def test_a_budget_below_takes_its_agents_out_of_the_one_above(
 
 
 def test_a_task_is_named_by_its_title(browser: FakeBrowser, clocked: RunningDashboard) -> None:
-    door = clocked.door
-    made = door.call("operator", "assign_task", agent="w-10", title="Dig <deep>", description="x")
-    door.do(lambda world: take(world, "w-10"))
-    door.call("w-10", "report_usage", task=made["task"], tokens_in=1000)
+    hived = clocked.hived
+    made = hived.call("operator", "assign_task", agent="w-10", title="Dig <deep>", description="x")
+    hived.do(lambda world: take(world, "w-10"))
+    hived.call("w-10", "report_usage", task=made["task"], tokens_in=1000)
 
     assert "Dig &lt;deep&gt;" in browser.get("/cost?by=task").text

@@ -25,7 +25,7 @@ def chrome(web: RunningDashboard) -> Iterator[Browser]:
     with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
         add_authenticator(made)
         made.open(f"{web.origin}/login")
-        made.open(f"{web.origin}/login#{web.door.link()}")
+        made.open(f"{web.origin}/login#{web.hived.link()}")
         made.until_path("/passkey")
         made.find("#passkey-make button").click()
         made.until_path("/")
@@ -43,17 +43,17 @@ def test_a_link_that_is_pasted_into_the_login_page_logs_in(
 ) -> None:
     chrome.find(".logout button").click()
     chrome.until_path("/login")
-    web.door.pass_time(60.0)
+    web.hived.pass_time(60.0)
     chrome.run("window.same = true")
 
-    chrome.run(f"location.hash = '{web.door.link()}'")
+    chrome.run(f"location.hash = '{web.hived.link()}'")
 
     chrome.until_path("/passkey")
     assert chrome.run("return window.same") is None
 
 
 def test_a_passkey_confirms_a_plan(chrome: Browser, web: RunningDashboard) -> None:
-    task, plan = web.door.do(_submit_plan)
+    task, plan = web.hived.do(_submit_plan)
     chrome.open(f"{web.origin}/plans/{task}")
 
     chrome.find(f"form[action='/plans/{task}/approve'] button").click()
@@ -62,7 +62,7 @@ def test_a_passkey_confirms_a_plan(chrome: Browser, web: RunningDashboard) -> No
     chrome.find("#passkey-confirm button").click()
     chrome.until_path("/")
 
-    (row,) = rows(web.door.call("operator", "list_plans", task=task)["plans"])
+    (row,) = rows(web.hived.call("operator", "list_plans", task=task)["plans"])
     assert (row["plan"], row["state"], row["decided_by"]) == (plan, "approved", "operator")
 
 
@@ -70,7 +70,9 @@ def test_a_right_is_given_after_the_last_line_with_its_tick_and_the_digits(
     chrome: Browser, web: RunningDashboard
 ) -> None:
     lines = [line(f"line {number}") for number in range(2500)]
-    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "lead"), {"boot": True}, lines))
+    id_ = web.hived.do(
+        lambda world: judge(world, ask(world, "root", "lead"), {"boot": True}, lines)
+    )
     chrome.open(f"{web.origin}/approvals/{id_}")
     assert chrome.all("#approve") == []
 
@@ -86,7 +88,7 @@ def test_a_right_is_given_after_the_last_line_with_its_tick_and_the_digits(
     chrome.find("#passkey-confirm button").click()
     chrome.until_path("/")
 
-    approval = web.door.call("operator", "get_approval", id=id_)["approval"]
+    approval = web.hived.call("operator", "get_approval", id=id_)["approval"]
     assert isinstance(approval, dict)
     assert approval["state"] == "approved"
 
@@ -96,11 +98,11 @@ def test_a_row_that_comes_live_brings_its_forms(chrome: Browser, web: RunningDas
     chrome.run("window.same = true")
     options = ["pine", "oak"]
     items = [{"prompt": "Which wood?", "options": options}]
-    asked = [web.door.call("root", "ask_user", items=items)["question"] for _ in range(2)]
+    asked = [web.hived.call("root", "ask_user", items=items)["question"] for _ in range(2)]
     chrome.until("document.querySelectorAll('#attention .k-question ~ .settle').length === 2")
     assert chrome.run("return window.same")
     chrome.find("#attention input[name=text0]").send_keys("bir")
-    web.door.call("root", "ask_user", items=[{"prompt": "Another?"}])
+    web.hived.call("root", "ask_user", items=[{"prompt": "Another?"}])
     chrome.until("document.querySelectorAll('#attention .k-question ~ .settle').length === 3")
     assert chrome.run("return document.activeElement.value") == "bir"
     assert chrome.violations() == []
@@ -116,7 +118,7 @@ def test_a_row_that_comes_live_brings_its_forms(chrome: Browser, web: RunningDas
 
 
 def test_d_opens_the_reason_of_a_rejection(chrome: Browser, web: RunningDashboard) -> None:
-    task, _ = web.door.do(_submit_plan)
+    task, _ = web.hived.do(_submit_plan)
     chrome.open(f"{web.origin}/")
     chrome.until("document.querySelector('#attention .k-plan ~ .settle')")
     rows_before = len(chrome.all("#attention .item:has(~ .item .k-plan)"))
@@ -125,12 +127,12 @@ def test_d_opens_the_reason_of_a_rejection(chrome: Browser, web: RunningDashboar
     chrome.press("not like this", Keys.ENTER)
     chrome.until("!document.querySelector('#attention .k-plan')")
 
-    (row,) = rows(web.door.call("operator", "list_plans", task=task)["plans"])
+    (row,) = rows(web.hived.call("operator", "list_plans", task=task)["plans"])
     assert (row["state"], row["reason"]) == ("rejected", "not like this")
 
 
 def _answers(web: RunningDashboard, question: str) -> list[object]:
-    details = web.door.call("operator", "get_question", question=question)
+    details = web.hived.call("operator", "get_question", question=question)
     return [item["answer"] for item in rows(details["items"])]
 
 

@@ -37,12 +37,12 @@ def request_change(
 @pytest.fixture(autouse=True)
 def _no_requests(web: RunningDashboard) -> None:
     """An agent has one request at a time."""
-    for row in rows(web.door.call("operator", "list_approvals")["approvals"]):
-        web.door.call("operator", "deny", id=row["id"], why="of another test")
+    for row in rows(web.hived.call("operator", "list_approvals")["approvals"]):
+        web.hived.call("operator", "deny", id=row["id"], why="of another test")
 
 
 def state_of(web: RunningDashboard, id_: str) -> object:
-    approval = web.door.call("operator", "get_approval", id=id_)["approval"]
+    approval = web.hived.call("operator", "get_approval", id=id_)["approval"]
     assert isinstance(approval, dict)
     return approval["state"]
 
@@ -73,7 +73,7 @@ def code_of(world: World, account: str) -> str:
 def test_a_plan_that_waits_is_rejected_with_a_reason(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
-    task, plan = web.door.do(submit_plan)
+    task, plan = web.hived.do(submit_plan)
     address = f"/plans/{task}"
     page = browser.get(address).text
     assert f'action="{address}/approve"' in page
@@ -82,14 +82,14 @@ def test_a_plan_that_waits_is_rejected_with_a_reason(
     assert browser.post(f"{address}/reject", {"plan": plan, "reason": " "}).status == 400
     assert browser.post(f"{address}/reject", {"plan": plan, "reason": "too deep"}).status == 303
 
-    (row,) = rows(web.door.call("operator", "list_plans", task=task)["plans"])
+    (row,) = rows(web.hived.call("operator", "list_plans", task=task)["plans"])
     assert (row["state"], row["reason"]) == ("rejected", "too deep")
     assert "/reject" not in browser.get(address).text
 
 
 def test_only_the_plan_that_waits_has_buttons(browser: FakeBrowser, web: RunningDashboard) -> None:
-    task, void = web.door.do(submit_plan)
-    plan = web.door.call("w-9", "create_plan", task=task, steps=["only look"])["plan"]
+    task, void = web.hived.do(submit_plan)
+    plan = web.hived.call("w-9", "create_plan", task=task, steps=["only look"])["plan"]
 
     page = browser.get(f"/plans/{task}").text
 
@@ -99,7 +99,7 @@ def test_only_the_plan_that_waits_has_buttons(browser: FakeBrowser, web: Running
 
 
 def test_an_approval_is_denied_with_a_reason(browser: FakeBrowser, web: RunningDashboard) -> None:
-    id_ = web.door.do(request_change)
+    id_ = web.hived.do(request_change)
     address = f"/approvals/{id_}/deny"
 
     assert browser.post(address, {"reason": ""}).status == 400
@@ -115,7 +115,7 @@ def test_an_approval_is_denied_with_a_reason(browser: FakeBrowser, web: RunningD
 def test_attack_22_what_gives_takes_its_ticks_and_the_digits_of_the_commit(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
-    id_ = web.door.do(lambda world: request_change(world, gives=True))
+    id_ = web.hived.do(lambda world: request_change(world, gives=True))
     address = f"/approvals/{id_}"
     page = browser.get(address).text
     assert 'name="gives0"' in page
@@ -138,7 +138,7 @@ def test_attack_22_what_gives_takes_its_ticks_and_the_digits_of_the_commit(
 
 
 def test_what_gives_nothing_takes_no_digits(browser: FakeBrowser, web: RunningDashboard) -> None:
-    id_ = web.door.do(request_change)
+    id_ = web.hived.do(request_change)
     page = browser.get(f"/approvals/{id_}").text
 
     assert 'name="digits"' not in page
@@ -150,7 +150,7 @@ def test_what_gives_nothing_takes_no_digits(browser: FakeBrowser, web: RunningDa
 def test_the_buttons_of_an_approval_follow_its_last_line(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
-    id_ = web.door.do(lambda world: request_change(world, gives=True, lines=4500))
+    id_ = web.hived.do(lambda world: request_change(world, gives=True, lines=4500))
     address = f"/approvals/{id_}"
     pages = pages_of(browser, address)
 
@@ -170,7 +170,7 @@ def test_attack_22_a_line_larger_than_a_page_hides_nothing(
 ) -> None:
     """Its parts are shown on each page, and what decides stands behind what follows it."""
     texts = [line("before"), line("ж" * 500_000), line("behind")]
-    id_ = web.door.do(lambda world: judge(world, ask(world, "root", "lead"), GIVES, texts))
+    id_ = web.hived.do(lambda world: judge(world, ask(world, "root", "lead"), GIVES, texts))
     address = f"/approvals/{id_}"
     pages = pages_of(browser, address)
 
@@ -184,10 +184,10 @@ def test_attack_22_a_line_larger_than_a_page_hides_nothing(
 def test_a_login_sees_no_button_that_its_scope_lacks(
     web: RunningDashboard, browser: FakeBrowser, scopes: list[str]
 ) -> None:
-    task, _ = web.door.do(submit_plan)
-    id_ = web.door.do(request_change)
+    task, _ = web.hived.do(submit_plan)
+    id_ = web.hived.do(request_change)
     account = "-".join(["eve", *scopes])
-    web.door.link(account, scopes)
+    web.hived.link(account, scopes)
     limited = FakeBrowser(web, account)
 
     decisions = f"/approvals/{id_}", f"/plans/{task}", "/tree"
@@ -206,22 +206,22 @@ def test_a_task_is_assigned_and_an_agent_restarted(
 ) -> None:
     address = "/agents/w-10/assign"
     assert browser.post(address, {"title": "Nothing", "description": " "}).status == 400
-    assigned = browser.post(address, {"title": "Paint", "description": "the <door>"})
+    assigned = browser.post(address, {"title": "Paint", "description": "the <hived>"})
     assert assigned.headers["location"] == "/agents/w-10/tasks"
-    listed = rows(web.door.call("operator", "list_tasks", agent="w-10")["tasks"])
+    listed = rows(web.hived.call("operator", "list_tasks", agent="w-10")["tasks"])
     assert "Paint" in [row["title"] for row in listed]
     assert "Nothing" not in [row["title"] for row in listed]
 
     restarted = browser.post("/agents/w-10/do/restart", {})
     assert restarted.headers["location"] == "/agents/w-10"
-    events = rows(web.door.call("operator", "list_events", last=20)["events"])
+    events = rows(web.hived.call("operator", "list_events", last=20)["events"])
     assert [e["target"] for e in events if e["operation"] == "restart"] == ["w-10"]
 
 
 def test_without_passkey_and_code_the_page_shows_the_command(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
-    id_ = web.door.do(request_change)
+    id_ = web.hived.do(request_change)
 
     page = browser.post(f"/approvals/{id_}/approve", {"commit": ONE}).text
 
@@ -232,15 +232,15 @@ def test_without_passkey_and_code_the_page_shows_the_command(
 
 
 def test_a_code_confirms_once_and_a_wrong_one_leads_back_to_the_form(web: RunningDashboard) -> None:
-    web.door.link("carol")
-    web.door.call("operator", "set_totp", account="carol")
-    web.door.pass_time(60.0)
+    web.hived.link("carol")
+    web.hived.call("operator", "set_totp", account="carol")
+    web.hived.pass_time(60.0)
     browser = FakeBrowser(web, "carol")
-    first = web.door.do(request_change)
-    second = web.door.do(lambda world: request_change(world, "carl"))
+    first = web.hived.do(request_change)
+    second = web.hived.do(lambda world: request_change(world, "carl"))
 
     form = hidden_fields(browser.post(f"/approvals/{first}/approve", {"commit": ONE}))
-    code = web.door.do(lambda world: code_of(world, "carol"))
+    code = web.hived.do(lambda world: code_of(world, "carol"))
     wrong = browser.post("/confirm", {**form, "code": f"{(int(code) + 1) % 1_000_000:06}"})
     assert wrong.status == 403
     assert "the code is wrong, or was used" in wrong.text

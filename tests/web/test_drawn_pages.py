@@ -48,7 +48,7 @@ def _no_complaints(chrome: Browser) -> Iterator[None]:
 @pytest.mark.sized
 def test_each_page_is_drawn_without_violations(chrome: Browser, web: RunningDashboard) -> None:
     faults = []
-    for at, path in enumerate((*PAGES, *web.door.do(_fill))):
+    for at, path in enumerate((*PAGES, *web.hived.do(_fill))):
         chrome.open(web.origin + path)
         screens = SCREENS if path in BOTH else SCREENS[at % 2 :][:1]
         faults += [f"{path} {fault}" for pair in screens for fault in _look(chrome, pair)]
@@ -56,7 +56,7 @@ def test_each_page_is_drawn_without_violations(chrome: Browser, web: RunningDash
 
 
 def test_a_confirmation_is_drawn_without_violations(chrome: Browser, web: RunningDashboard) -> None:
-    id_ = web.door.do(lambda world: waits(world, "root", "w-9"))
+    id_ = web.hived.do(lambda world: waits(world, "root", "w-9"))
     chrome.open(f"{web.origin}/approvals/{id_}")
     chrome.find("#approve button").click()
     chrome.until("document.querySelector('h1').textContent.startsWith('Confirm')")
@@ -104,7 +104,7 @@ def _fill(world: World) -> list[str]:
 
 
 def test_hostile_text_stays_text_on_every_page(chrome: Browser, web: RunningDashboard) -> None:
-    places = web.door.do(lambda world: _write_everywhere(world, HOSTILE))
+    places = web.hived.do(lambda world: _write_everywhere(world, HOSTILE))
     titles = []
     for path in ("/", "/tree", "/audit", "/tasks/graph", *places):
         chrome.open(web.origin + path)
@@ -120,7 +120,7 @@ def test_hostile_text_stays_text_in_live_rows(chrome: Browser, web: RunningDashb
     chrome.open(f"{web.origin}/")
     for at, text in enumerate(HOSTILE[:5]):
         items = [{"prompt": f"live {at} {text}"}]
-        web.door.call("root", "ask_user", items=items)
+        web.hived.call("root", "ask_user", items=items)
     chrome.until("document.getElementById('attention').textContent.includes('live 4')")
 
     assert chrome.run(FOREIGN) == []

@@ -60,7 +60,7 @@ def test_a_new_agent_is_in_rows_that_are_loaded_in_the_same_second(
 ) -> None:
     shape = web.app.web.hub.agents.shape
     assert "sam" not in frozen.get("/tree/rows").text
-    web.door.call("operator", "spawn", name="sam", parent="root")
+    web.hived.call("operator", "spawn", name="sam", parent="root")
     while web.app.web.hub.agents.shape == shape:
         web.ask("GET", "/badge")
 

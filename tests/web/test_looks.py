@@ -32,7 +32,7 @@ return [...document.querySelectorAll("td, th")].flatMap((cell) => {
 @pytest.fixture(scope="module")
 def chrome(web: RunningDashboard) -> Iterator[Browser]:
     with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
-        made.open(f"{web.origin}/login#{web.door.link()}")
+        made.open(f"{web.origin}/login#{web.hived.link()}")
         made.until_path("/passkey")
         yield made
 
@@ -45,7 +45,7 @@ def _no_complaints(chrome: Browser) -> Iterator[None]:
 
 
 def test_the_target_of_an_event_has_no_box(chrome: Browser, web: RunningDashboard) -> None:
-    web.door.call("operator", "send", to="lead", body="x")
+    web.hived.call("operator", "send", to="lead", body="x")
     chrome.open(f"{web.origin}/audit")
 
     styles = chrome.run(
@@ -56,7 +56,7 @@ def test_the_target_of_an_event_has_no_box(chrome: Browser, web: RunningDashboar
 
 
 def test_lines_of_an_agent_stand_below_one_another(chrome: Browser, web: RunningDashboard) -> None:
-    web.door.call("operator", "send", to="lead", body="three\nlines\n  of text")
+    web.hived.call("operator", "send", to="lead", body="three\nlines\n  of text")
     chrome.open(f"{web.origin}/agents/lead/mail")
     said = "[...document.querySelectorAll('.said')].at(-1)"
 
@@ -74,7 +74,7 @@ def test_lines_of_an_agent_stand_below_one_another(chrome: Browser, web: Running
 def test_a_phone_breaks_no_word_of_a_table(
     chrome: Browser, web: RunningDashboard, path: str
 ) -> None:
-    web.door.call("operator", "allocate_budget", agent="lead", kind="tokens", amount=1000)
+    web.hived.call("operator", "allocate_budget", agent="lead", kind="tokens", amount=1000)
     chrome.use("light", PHONE)
     chrome.open(web.origin + path)
 
@@ -84,7 +84,7 @@ def test_a_phone_breaks_no_word_of_a_table(
 
 
 def test_rows_are_cards_of_two_lines_on_a_phone(chrome: Browser, web: RunningDashboard) -> None:
-    web.door.call("operator", "assign_task", agent="lead", title="Paint the shed", description="x")
+    web.hived.call("operator", "assign_task", agent="lead", title="Paint the shed", description="x")
     chrome.use("light", PHONE)
     for path, row in (("/audit", "#audit > li"), ("/tasks", ".rows > li.item")):
         chrome.open(web.origin + path)
@@ -131,16 +131,16 @@ def test_a_tool_shows_its_first_sentence_and_opens_the_rest(
 def test_the_page_of_an_agent_changes_without_a_reload(
     chrome: Browser, web: RunningDashboard
 ) -> None:
-    door = web.door
-    door.call("lead", "keep_turn", conversation="main", turn=1, status="done", text="Old turn")
+    hived = web.hived
+    hived.call("lead", "keep_turn", conversation="main", turn=1, status="done", text="Old turn")
     chrome.open(f"{web.origin}/agents/lead/talk")
     chrome.run("window.same = true")
     chrome.find("#body").send_keys("half a word")
-    door.call("lead", "keep_turn", conversation="main", turn=2, status="done", text="Fresh turn")
+    hived.call("lead", "keep_turn", conversation="main", turn=2, status="done", text="Fresh turn")
     chrome.until("document.getElementById('tab').textContent.includes('Fresh turn')")
     mail = "Number(document.querySelector('.tabs .count')?.textContent ?? 0)"
     before = chrome.run(f"return {mail}")
-    door.call("operator", "send", to="lead", body="Fresh letter")
+    hived.call("operator", "send", to="lead", body="Fresh letter")
     chrome.until(f"{mail} === {before + 1}")
 
     assert chrome.run("return window.same")
@@ -148,22 +148,22 @@ def test_the_page_of_an_agent_changes_without_a_reload(
 
     chrome.open(f"{web.origin}/agents/lead/mail")
     chrome.run("window.same = true")
-    door.call("operator", "send", to="lead", body="A later letter")
+    hived.call("operator", "send", to="lead", body="A later letter")
     chrome.until("document.getElementById('tab').textContent.includes('A later letter')")
     assert chrome.run("return window.same")
 
 
 def test_a_running_turn_is_read_as_it_is_written(chrome: Browser, web: RunningDashboard) -> None:
-    door = web.door
+    hived = web.hived
     chrome.open(f"{web.origin}/agents/carl/talk")
     running = "document.getElementById('running').textContent"
     for text in ("I begin <b>", "\nand go on"):
-        door.pass_time(1.0)
-        door.call("carl", "stream_turn", conversation="main", turn=4, text=text)
+        hived.pass_time(1.0)
+        hived.call("carl", "stream_turn", conversation="main", turn=4, text=text)
         chrome.until(f"{running}.includes(arguments[0])", text)
     assert chrome.text("#running .said") == "I begin <b>\nand go on"
     assert chrome.all("#running b") == []
 
-    door.call("carl", "keep_turn", conversation="main", turn=4, status="done", text="I have begun")
+    hived.call("carl", "keep_turn", conversation="main", turn=4, status="done", text="I have begun")
     chrome.until("document.getElementById('tab').textContent.includes('I have begun')")
     chrome.until("document.querySelectorAll('#running article').length === 0")

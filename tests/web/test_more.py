@@ -39,7 +39,7 @@ def test_an_unknown_listing_is_not_found(browser: FakeBrowser) -> None:
 
 
 def test_a_trigger_leads_to_its_fires(browser: FakeBrowser, web: RunningDashboard) -> None:
-    made = web.door.call(
+    made = web.hived.call(
         "operator", "set_trigger", agent="lead", name="often", when={"every": 60.0},
         action={"kind": "message", "text": "<b>look</b>"},
     )  # fmt: skip
@@ -54,7 +54,7 @@ def test_an_artifact_is_a_file_that_no_browser_shows(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
     text = "".join(HOSTILE) * 5  # more than one part of an answer
-    web.door.call("carl", "store_artifact", name="x/page.html", text=text)
+    web.hived.call("carl", "store_artifact", name="x/page.html", text=text)
 
     page = browser.get("/more/artifacts").text
     place = page.partition('href="/more/artifacts/')[2].partition('"')[0]
@@ -76,7 +76,7 @@ def test_figures_are_drawn_with_their_numbers(browser: FakeBrowser, web: Running
             reading = Reading(Cpu("one", at * 2_500_000), at << 20)
             world.broker.show_figures({world.uuid("carl"): reading})
 
-    web.door.do(note)
+    web.hived.do(note)
 
     page = browser.get("/agents/carl/figures").text
     assert page.count("<polyline") == 2

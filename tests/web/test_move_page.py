@@ -21,7 +21,7 @@ def passkey(browser: FakeBrowser, web: RunningDashboard) -> MemoryAuthenticator:
     def add(world: World) -> MemoryAuthenticator:
         return with_passkey(open_login(world, browser.account), web.origin)
 
-    return web.door.do(add)
+    return web.hived.do(add)
 
 
 def confirm(browser: FakeBrowser, asked: Answer, passkey: MemoryAuthenticator) -> Answer:
@@ -34,7 +34,7 @@ def confirm(browser: FakeBrowser, asked: Answer, passkey: MemoryAuthenticator) -
 
 
 def parent_of(web: RunningDashboard, agent: str) -> object:
-    return web.door.call("operator", "get_agent", agent=agent)["parent"]
+    return web.hived.call("operator", "get_agent", agent=agent)["parent"]
 
 
 def test_a_move_is_shown_confirmed_and_made(
@@ -73,7 +73,7 @@ def test_a_move_without_a_parent_or_scope_is_refused(
     odd = browser.post("/agents/w-10/move", {"parent": "carl", "when_idle": "soon"})
     assert odd.status == 400
 
-    web.door.link("vera", ("viewer",))
+    web.hived.link("vera", ("viewer",))
     viewer = FakeBrowser(web, "vera")
     assert "scope" in viewer.get("/agents/w-10/move?parent=carl").text
     assert viewer.post("/agents/w-10/move", {"parent": "carl"}).status == 403

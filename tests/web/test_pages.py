@@ -18,7 +18,7 @@ POLICY = sorted((
 
 
 def test_a_link_opens_a_session_once(web: RunningDashboard, browser: FakeBrowser) -> None:
-    link = web.door.link()
+    link = web.hived.link()
     body = f"secret={link}".encode()
 
     first, second = (web.ask("POST", "/login", body) for _ in range(2))
@@ -93,7 +93,7 @@ def test_a_filter_shows_what_matches(browser: FakeBrowser) -> None:
 
 def test_a_question_is_answered_on_its_page(browser: FakeBrowser, web: RunningDashboard) -> None:
     items = [{"prompt": "Which colour?", "options": ["red", "green"]}]
-    asked = web.door.call("root", "ask_user", items=items)
+    asked = web.hived.call("root", "ask_user", items=items)
     address = f"/questions/{asked['question']}"
 
     assert "Which colour?" in browser.get("/").text
@@ -102,7 +102,7 @@ def test_a_question_is_answered_on_its_page(browser: FakeBrowser, web: RunningDa
     assert browser.post(f"{address}/answer", {"items": "1", "choice0": "1"}).status == 303
 
     assert "Which colour?" not in browser.get("/").text
-    assert "green" in str(web.door.call("operator", "get_question", question=asked["question"]))
+    assert "green" in str(web.hived.call("operator", "get_question", question=asked["question"]))
 
 
 def test_an_agents_page_shows_its_mail(browser: FakeBrowser) -> None:
@@ -128,13 +128,13 @@ def test_an_action_lists_whom_it_is_about(browser: FakeBrowser) -> None:
 def test_destroying_an_agent_takes_its_typed_name_and_a_confirmation(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
-    web.door.call("operator", "spawn", name="short-lived", parent="root")
+    web.hived.call("operator", "spawn", name="short-lived", parent="root")
 
     assert browser.post("/agents/short-lived/do/destroy", {"typed": "other"}).status == 400
     answer = browser.post("/agents/short-lived/do/destroy", {"typed": "short-lived"})
 
     assert "Confirm <bdi>destroy</bdi>" in answer.text
-    assert web.door.call("operator", "get_agent", agent="short-lived")["name"] == "short-lived"
+    assert web.hived.call("operator", "get_agent", agent="short-lived")["name"] == "short-lived"
 
 
 def test_the_audit_page_has_the_newest_event_first(browser: FakeBrowser) -> None:
@@ -171,7 +171,7 @@ def test_static_files_are_kept_by_browsers(browser: FakeBrowser) -> None:
 
 def test_logging_out_ends_the_cookie_at_hived(browser: FakeBrowser, web: RunningDashboard) -> None:
     def count() -> int:
-        return len(rows(web.door.call("operator", "list_logins")["logins"]))
+        return len(rows(web.hived.call("operator", "list_logins")["logins"]))
 
     before = count()
     assert browser.post("/logout", {}).status == 303
@@ -181,7 +181,7 @@ def test_logging_out_ends_the_cookie_at_hived(browser: FakeBrowser, web: Running
 
 
 def test_tasks_stand_by_what_they_wait_for(browser: FakeBrowser, web: RunningDashboard) -> None:
-    web.door.call("operator", "assign_task", agent="w-10", title="Paint <it>", description="x")
+    web.hived.call("operator", "assign_task", agent="w-10", title="Paint <it>", description="x")
 
     assert "Paint &lt;it&gt;" in browser.get("/tasks").text
 
@@ -203,7 +203,7 @@ def test_a_link_of_a_notification_asks_before_it_acts(
         }
         return str(client.call("offer_links", links=[link])["links"][0]["url"])
 
-    path = f"/link/{web.door.do(offer).rpartition('/')[2]}"
+    path = f"/link/{web.hived.do(offer).rpartition('/')[2]}"
     page = web.ask("GET", path)
     foreign = web.ask("POST", path, origin="http://evil.example")
     assert "Stop &lt;it&gt;" in page.text

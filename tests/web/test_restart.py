@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from fixtures.chromium import Browser, chromium
 from fixtures.dashboard import free_socket, origin_of
-from fixtures.login_door import LoginDoor, login_door
+from fixtures.login_server import LoginServer, login_server
 from fixtures.world import rows
 
 from hive_core.model.config.settings import Settings
@@ -29,7 +29,7 @@ _START = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
 class WebProcess:
     """The program, at a socket that outlives it as that of systemd does."""
 
-    door: LoginDoor
+    hived: LoginServer
     listening: socket.socket
     folder: Path
     process: subprocess.Popen[bytes] = field(init=False)
@@ -37,7 +37,7 @@ class WebProcess:
     def start(self, idle: float = 900.0) -> None:
         config = self.folder / "hive.toml"
         config.write_text(f'[web]\norigins = ["{origin_of(self.listening)}"]\n')
-        command = (sys.executable, "-m", "hive_core.web.main", "--login", str(self.door.path),
+        command = (sys.executable, "-m", "hive_core.web.main", "--login", str(self.hived.path),
                    "--config", str(config), "--idle", str(idle))  # fmt: skip
         # The first descriptor that systemd passes is 3, whatever it is here.
         script = f"exec 3<&{self.listening.fileno()}; {_START}"
@@ -61,9 +61,9 @@ def web() -> Iterator[WebProcess]:
     with (
         listening,
         TemporaryDirectory() as folder,
-        login_door(Path(folder), "root/lead", "root/carl:worker", settings=settings) as door,
+        login_server(Path(folder), "root/lead", "root/carl:worker", settings=settings) as hived,
     ):
-        made = WebProcess(door, listening, Path(folder))
+        made = WebProcess(hived, listening, Path(folder))
         yield made
         made.stop()
 
@@ -72,7 +72,7 @@ def web() -> Iterator[WebProcess]:
 def open_page(web: WebProcess, path: str) -> Iterator[Browser]:
     """A browser that has logged in and shows a page."""
     with TemporaryDirectory() as folder, chromium(Path(folder)) as chrome:
-        chrome.open(f"{origin_of(web.listening)}/login#{web.door.link()}")
+        chrome.open(f"{origin_of(web.listening)}/login#{web.hived.link()}")
         chrome.until("location.pathname !== '/login' && document.readyState === 'complete'")
         chrome.open(origin_of(web.listening) + path)
         yield chrome
@@ -87,12 +87,12 @@ def test_an_open_page_goes_on_after_both_daemons_were_restarted(web: WebProcess)
             if daemon != "hived":
                 web.stop()
             if daemon != "hive-web":
-                web.door.restart_hived()
+                web.hived.restart_hived()
             title = f"after {daemon}"
-            web.door.call("operator", "send", to="lead", body=title)
+            web.hived.call("operator", "send", to="lead", body=title)
             if daemon != "hived":
                 web.start()
-            (event,) = rows(web.door.call("operator", "list_events", last=1)["events"])
+            (event,) = rows(web.hived.call("operator", "list_events", last=1)["events"])
             chrome.until("document.querySelector('#audit .item')?.id !== arguments[0]", before)
             shown = chrome.until(
                 "document.getElementById(arguments[0])"
@@ -120,7 +120,7 @@ def test_it_ends_when_it_is_idle_and_the_socket_starts_it_again(web: WebProcess)
 
 def test_without_a_socket_it_says_so(web: WebProcess) -> None:
     done = subprocess.run(
-        (sys.executable, "-m", "hive_core.web.main", "--login", str(web.door.path)),
+        (sys.executable, "-m", "hive_core.web.main", "--login", str(web.hived.path)),
         env={key: value for key, value in os.environ.items() if not key.startswith("LISTEN_")},
         capture_output=True, check=False,
     )  # fmt: skip

@@ -29,7 +29,7 @@ def follow(
 
 
 def assign(browser: FakeBrowser, agent: str, title: str) -> None:
-    browser.web.door.call("operator", "assign_task", agent=agent, title=title, description="x")
+    browser.web.hived.call("operator", "assign_task", agent=agent, title=title, description="x")
 
 
 def test_a_changed_agent_is_a_frame_with_its_row(browser: FakeBrowser) -> None:
@@ -49,7 +49,7 @@ def test_a_changed_agent_is_a_frame_with_its_row(browser: FakeBrowser) -> None:
 def test_a_new_agent_reloads_the_tree(browser: FakeBrowser) -> None:
     stream = follow(browser, newest(browser))
     next(stream)
-    browser.web.door.call("operator", "spawn", name="newcomer", parent="root")
+    browser.web.hived.call("operator", "spawn", name="newcomer", parent="root")
 
     assert json.loads(next_of(stream, "tree")["data"]) == {"tree": True}
 
@@ -57,7 +57,7 @@ def test_a_new_agent_reloads_the_tree(browser: FakeBrowser) -> None:
 def test_a_new_question_is_a_frame_of_attention(browser: FakeBrowser) -> None:
     stream = follow(browser, newest(browser))
     next(stream)
-    browser.web.door.call("root", "ask_user", items=[{"prompt": "Now <i>what</i>?"}])
+    browser.web.hived.call("root", "ask_user", items=[{"prompt": "Now <i>what</i>?"}])
 
     frame = json.loads(next_of(stream, "attention")["data"])
 
@@ -86,7 +86,7 @@ def test_a_stream_goes_on_after_the_daemon_was_away(browser: FakeBrowser) -> Non
     stream = follow(browser, newest(browser))
     next(stream)
 
-    browser.web.door.cut_connections()
+    browser.web.hived.cut_connections()
     assign(browser, "w-10", "afterwards")
 
     assert next(event for event in stream if "tree" in event.get("event", ""))

@@ -63,10 +63,10 @@ def test_the_page_draws_tasks_and_lists_the_same(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
     assert "There is no task." in browser.get("/tasks/graph").text
-    first = web.door.call(
+    first = web.hived.call(
         "operator", "assign_task", agent="lead", title="Dig <it>", description="x"
     )
-    web.door.call(
+    web.hived.call(
         "operator", "assign_task", agent="w-9", title="Fill it", description="x",
         needs=[first["task"]],
     )  # fmt: skip

@@ -95,18 +95,18 @@ def test_a_history_has_a_bound() -> None:
 def timeline(browser: FakeBrowser, web: RunningDashboard) -> Iterator[FakeBrowser]:
     """A browser whose dashboard has the clock of its hive."""
     before = web.app.web
-    now = web.door.do(lambda world: world.clock.now())
+    now = web.hived.do(lambda world: world.clock.now())
     web.app.web = replace(before, clock=lambda: now + 60)
     yield browser
     web.app.web = before
 
 
 def keep(web: RunningDashboard, agent: str, conversation: str, status: str = "done") -> None:
-    now = web.door.do(lambda world: world.clock.now())
-    web.door.call(
+    now = web.hived.do(lambda world: world.clock.now())
+    web.hived.call(
         agent, "keep_turn", conversation=conversation, turn=1, status=status, began=now - 4
     )
-    last = web.door.do(lambda world: world.ledger.events.last)
+    last = web.hived.do(lambda world: world.ledger.events.last)
     while web.app.web.hub.history.newest < last:  # the dashboard follows at a pace of its own
         web.ask("GET", "/badge")
 

@@ -9,7 +9,7 @@ from fixtures.world import names
 
 
 def all_agents(web: RunningDashboard) -> list[object]:
-    return names(web.door.call("operator", "list_agents")["agents"])
+    return names(web.hived.call("operator", "list_agents")["agents"])
 
 
 def test_an_agent_is_made_by_a_form(browser: FakeBrowser, web: RunningDashboard) -> None:
@@ -19,7 +19,7 @@ def test_an_agent_is_made_by_a_form(browser: FakeBrowser, web: RunningDashboard)
     made = browser.post("/new", fields)
 
     assert made.headers["location"] == "/agents/fresh"
-    assert web.door.call("operator", "get_agent", agent="fresh")["parent"] == "lead"
+    assert web.hived.call("operator", "get_agent", agent="fresh")["parent"] == "lead"
     assert browser.post("/new", {"parent": "lead"}).status == 400
     assert "fresh" in browser.post("/new", {"name": "fresh"}).text
 
@@ -36,7 +36,7 @@ def test_an_action_for_several_agents_is_asked_and_done(
     assert "no such agent" in done.text
     assert "<bdi>w-10</bdi>" not in done.text.partition('class="names"')[2]
     for name in ("w-9", "w-10"):
-        assert web.door.call("operator", "get_agent", agent=name)["state"] != "running"
+        assert web.hived.call("operator", "get_agent", agent=name)["state"] != "running"
     assert browser.post("/selected/start", {"agents": "w-9,w-10"}).status == 303
     assert browser.get("/selected/destroy?agents=w-9").status == 404
     assert browser.post("/selected/stop", {"agents": ",".join(["w-9"] * 101)}).status == 400
@@ -48,7 +48,7 @@ def test_the_next_that_waits_follows_the_one_that_is_open(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
     asked = [
-        f"/questions/{web.door.call('root', 'ask_user', items=[{'prompt': prompt}])['question']}"
+        f"/questions/{web.hived.call('root', 'ask_user', items=[{'prompt': prompt}])['question']}"
         for prompt in ("Go on?", "How?")
     ]
     first = browser.get("/next").headers["location"]
