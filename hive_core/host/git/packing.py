@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,7 @@ for _option in (Option.ENABLE_FSYNC_GITDIR, Option.ENABLE_STRICT_HASH_VERIFICATI
     pygit2.option(_option, 1)
 
 MANY: Final = 2000
+_FIRST_BYTE: Final = re.compile(r"[0-9a-f]{2}")
 _OID: Final = re.compile(r"[0-9a-f]{40}")
 
 
@@ -80,11 +82,10 @@ def remove_partial_files(folder: Path) -> None:
     object as present, and every later commit with the same content would depend on it.
     """
     half_written = [*folder.glob("objects/tmp_obj*"), *folder.glob("objects/pack/pack_git2_*")]
-    objects = folder / "objects"
-    loose = (objects / oid[:2] / oid[2:] for oid in loose_objects(objects))
     with guard_writes():
-        for file in (*half_written, *(file for file in loose if not file.stat().st_size)):
-            file.unlink(missing_ok=True)
+        loose = (file for _, file in _loose_files(folder / "objects"))
+        for path in (*half_written, *(file for file in loose if not file.stat().st_size)):
+            Path(path).unlink(missing_ok=True)
 
 
 def sync_objects(folder: Path, oids: Iterable[str], commits: Iterable[ManualCommit]) -> None:
@@ -122,7 +123,20 @@ def _flush_packs(folder: Path) -> None:
 
 def loose_objects(objects: Path) -> Iterator[str]:
     """Names of the loose objects."""
-    for file in objects.glob("[0-9a-f][0-9a-f]/*"):
-        oid = file.parent.name + file.name
-        if _OID.fullmatch(oid):
-            yield oid
+    return (oid for oid, _ in _loose_files(objects))
+
+
+def _loose_files(objects: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Loose objects: each is in a folder named by its first byte. Another git may remove them."""
+    for folder in _entries(objects):
+        if _FIRST_BYTE.fullmatch(folder.name):
+            for file in _entries(folder):
+                if _OID.fullmatch(oid := folder.name + file.name):
+                    yield oid, file
+
+
+def _entries(folder: os.PathLike[str]) -> list[os.DirEntry[str]]:
+    """What is in a folder. A start reads hundreds of these, which is slow with pathlib."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        return list(entries)
+    return []

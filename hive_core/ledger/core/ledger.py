@@ -334,11 +334,11 @@ class Ledger:
 
     def _guard_states(self) -> None:
         """Create triggers that abort illegal state changes, generated from the state machines."""
+        stored = dict(
+            self.connection.rows("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
+        )
         for table, course in COURSES:
             for name, sql in course.sql_triggers(table).items():
-                stored_sql = self.connection.value(
-                    "SELECT sql FROM sqlite_schema WHERE name = ?", (name,)
-                )
-                if stored_sql != sql:
+                if stored.get(name) != sql:
                     self.connection.run(f"DROP TRIGGER IF EXISTS {name}")
                     self.connection.run(sql)

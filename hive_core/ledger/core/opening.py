@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ CHECKPOINT_PAGES = 512
 PRIME_BYTES = 8 << 20
 WAL_LIMIT = 64 << 20
 _CHECK_WHOLE = 256 << 20
+_SCRIPT = re.compile(r"[0-9]{4}_.*\.sql")
 _GROWING = frozenset({"messages", "queue", "events", "keys", "threads"})
 
 
@@ -102,7 +104,8 @@ def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -
 
 def migration_scripts(folder: Path) -> list[Path]:
     """The scripts of a folder, in order."""
-    return sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    names = sorted(name for name in os.listdir(folder) if _SCRIPT.fullmatch(name))  # noqa: PTH208
+    return [folder / name for name in names]
 
 
 def statements(script: str) -> list[str]:
