@@ -1,6 +1,6 @@
 """A hive in which two agents, and those below them, have as much of everything as they may have.
 
-In the default suite the second of them has a quarter of what takes long to make.
+In the default suite the second of them has a tenth of what takes long to make.
 
 `served()` runs it in a process of its own: the real sockets, broker, ledger and repo. The agents h1
 and h2 are those that mean no good, n is the neighbour; each has a socket, and so has the operator.
@@ -40,6 +40,7 @@ from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import State
+from hive_core.model.agents.topology import Topology
 from hive_core.model.config.approval import Generation
 from hive_core.model.config.settings import ApprovalSettings, HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
@@ -61,13 +62,13 @@ Reply = Mapping[str, object]
 
 def family() -> Hive:
     """Below each hostile agent a chief, and below that one many workers."""
-    hive, number = Hive(), 1
+    parents: dict[str, str | None] = {}
+    specs: dict[str, AgentSpec] = {}
 
     def add(name: str, parent: str | None, **more: object) -> None:
-        nonlocal hive, number
-        number += 1
+        number = len(specs) + 2
         result: dict[str, object] = {"uuid": UUID(int=number << 96 | number), **more}
-        hive = hive.with_agent(name, parent, AgentSpec.model_validate(result))
+        parents[name], specs[name] = parent, AgentSpec.model_validate(result)
 
     add("root", None)
     add(NEIGHBOUR, "root")
@@ -76,7 +77,7 @@ def family() -> Hive:
         add(f"{name}-chief", name)
         for worker in range(BELOW):
             add(f"{name}-w{worker}", f"{name}-chief", title="x" * 200)
-    return hive.validate()
+    return Hive(topology=Topology.forest(parents), specs=specs).validate()
 
 
 class AllRunning(NothingObserved):
@@ -180,7 +181,7 @@ def _result(answer: varlink.Message, operation: str) -> Reply:
 
 def fill(here: FilledHive) -> None:
     """The first has all that it may have; the second less, but under `--long`."""
-    for name, part in zip(HOSTILE, (1, times(4, 1)), strict=True):
+    for name, part in zip(HOSTILE, (1, times(10, 1)), strict=True):
         _fill_for(here, name, part)
     _fill_archives(here)
 

@@ -41,7 +41,7 @@ TEXTS: Final = {
     "attributes": "".join(HOSTILE[at] for at in (4, 2, 6, 14)) + "</template><!--<![CDATA[",
     "controls": "A" + "".join(HOSTILE[at] for at in (9, 10, 7, 8, 11, 18, 12)),
     "markdown": "".join(HOSTILE[at] for at in (13, 16, 15, 17)),
-    "huge": HOSTILE[3] + "<b>" * (65_536 // 3),
+    "huge": HOSTILE[3] + "<b>" * (16_384 // 3),
 }
 # What a part of an address may be, so that each page is there with each of its tabs.
 PARTS: Final[dict[str, tuple[str, ...]]] = {

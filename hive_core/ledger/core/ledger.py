@@ -334,7 +334,7 @@ class Ledger:
 
     def _guard_states(self) -> None:
         """Create triggers that abort illegal state changes, generated from the state machines."""
-        stored = dict(
+        stored: dict[str, str] = dict(
             self.connection.rows("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
         )
         for table, course in COURSES:
