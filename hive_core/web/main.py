@@ -28,6 +28,7 @@ from hive_core.web.api import HttpApi
 from hive_core.web.app import WebApp
 from hive_core.web.connection import WebServer
 from hive_core.web.hub import Hub, Renderers
+from hive_core.web.live_rows import agent_cells, event_row
 from hive_core.web.logins import Logins
 from hive_core.web.reads import SharedReads
 from hive_core.web.rendering import Renderer
@@ -60,7 +61,7 @@ def build(
     files = StaticFiles.load()
     renderer = Renderer.load(files, clock)
     logins = Logins(socket_path, time.monotonic)
-    drawn = Renderers(renderer.agent_cells, renderer.todo_item, renderer.event_row)
+    drawn = Renderers(agent_cells, renderer.todo_item, event_row)
     hub, reads = Hub(logins, drawn), SharedReads(time.monotonic)
     web = Dashboard(settings, logins, hub, reads, renderer, clock)
     tokens = TokenLogins(lambda: DaemonConnection.open(socket_path), time.monotonic)

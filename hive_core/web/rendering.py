@@ -7,7 +7,9 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
+from math import floor
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import quote
@@ -31,6 +33,7 @@ _TENTH_BELOW: Final = 10
 _MINUTE: Final = 60
 _MILLIONTHS: Final = 1_000_000
 _CENTS_FROM: Final = 0.1
+_MOMENTS_KEPT: Final = 1024
 # What the states of tasks are called on the pages; the others say it themselves.
 _STATES: Final[Mapping[str, str]] = {
     "in_progress": "works", "awaiting_plan_approval": "waits for a plan",
@@ -46,9 +49,7 @@ class Renderer:
     """`clock` returns seconds since 1970."""
 
     environment: Environment
-    row: Template
     item: Template
-    event: Template
 
     @classmethod
     def load(cls, files: StaticFiles, clock: Callable[[], float] = time.time) -> Self:
@@ -67,32 +68,19 @@ class Renderer:
             "letter": split_letter,
             "segment": lambda text: quote(str(text), safe=""), "clock": format_clock,
         }  # fmt: skip
-        templates = (
-            environment.get_template(f"parts/{name}.html") for name in ("row", "item", "event")
-        )
-        return cls(environment, *templates)
+        return cls(environment, environment.get_template("parts/item.html"))
 
     def page(self, name: str, /, **values: object) -> str:
         return self.environment.get_template(f"{name}.html").render(values)
 
-    def agent_cells(self, row: Row) -> Markup:
-        """The cells of a row of the tree, without the first one, which depends on the view."""
-        return _part(self.row, row=row)
-
     def todo_item(self, item: Row) -> tuple[str, Markup]:
-        return item_key(item), _part(self.item, item=item)
-
-    def event_row(self, event: Row) -> tuple[str, Markup]:
-        return f"e-{event.get('seq')}", _part(self.event, event=event)
+        html = Markup(self.item.render(item=item))  # noqa: S704 - the template has escaped it
+        return item_key(item), html
 
 
 def _show_controls(value: object) -> object:
     """A value without invisible characters, also for attributes. Markup has none already."""
     return show_hidden(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _part(template: Template, **values: object) -> Markup:
-    return Markup(template.render(values))  # noqa: S704 - the template has escaped its values
 
 
 def html_key(*parts: object) -> str:
@@ -130,9 +118,13 @@ def format_ago(now: float, since: object) -> Markup:
 
 def format_moment(at: object) -> Markup:
     """A time in UTC, readable for programs too."""
-    if not isinstance(at, int | float):
-        return Markup("-")
-    moment = time.gmtime(at)
+    return _moment_of(floor(at)) if isinstance(at, int | float) else Markup("-")
+
+
+@lru_cache(_MOMENTS_KEPT)
+def _moment_of(second: int) -> Markup:
+    """Each row of the audit log has its time, and many have the same."""
+    moment = time.gmtime(second)
     exact, shown = (
         time.strftime(form, moment) for form in ("%Y-%m-%dT%H:%M:%SZ", "%m-%d %H:%M:%S")
     )

@@ -86,6 +86,13 @@ def test_long_text_says_that_it_is_cut() -> None:
     assert "the rest is not shown" in str(quote_markdown("x" * 70_000))
 
 
+def test_a_word_is_cut_after_as_many_characters_as_its_place_has() -> None:
+    assert quote_word("abc", 2) == "<bdi>ab…</bdi>"
+    assert quote_word("abc", 3) == quote_word("abc") == "<bdi>abc</bdi>"
+    assert quote_word("x" * 400, 500) == f"<bdi>{'x' * 400}</bdi>"
+    assert quote_word("x" * 400) == f"<bdi>{'x' * 300}…</bdi>"
+
+
 TEMPLATES = sorted(rendering.FOLDER.rglob("*.html"))
 
 

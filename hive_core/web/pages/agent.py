@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from hive_core.errors import NotFound
 from hive_core.varlink import Message
+from hive_core.web.live_rows import agent_cells
 from hive_core.web.pages.agent_reads import read_plans, read_prompt, read_turn_figures
 from hive_core.web.visit import Visit, refuse_field
 
@@ -68,7 +69,7 @@ async def _draw(visit: Visit, template: str) -> Response:
     return visit.page(
         template, name, name=name, agent=details, row=agents.get(name), tab=tab,
         tabs=TABS if details else (), reply=reply, path=agents.path(name),
-        cells=visit.web.renderer.agent_cells, **more,
+        cells=agent_cells, **more,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from hive_core.errors import InvalidArgument
 from hive_core.varlink import Message
+from hive_core.web.live_rows import event_row
 from hive_core.web.visit import Fields, Visit, refuse_field
 
 ROWS: Final = 100
@@ -60,10 +61,9 @@ async def show_audit(visit: Visit) -> Response:
         page = await read_events(visit, parse_view(visit.query), last)
     except InvalidArgument as error:
         fault = str(error)
-    draw = visit.web.renderer.event_row
     is_whole = not any(visit.query.get(key) for key in (*FILTERS, "before"))
     return visit.page(
-        "audit", "Audit", events=[draw(event) for event in page.events], fault=fault,
+        "audit", "Audit", events=[event_row(event) for event in page.events], fault=fault,
         is_whole=is_whole, older=_older(visit.query, page.older), last=last, chain=chain,
         checked=visit.web.chain.reached if visit.web.chain.is_running else None,
     )  # fmt: skip
