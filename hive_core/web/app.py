@@ -217,7 +217,11 @@ class WebApp:
         if hub.agents.get(agent) is None:
             agent = ""
         topics |= {turn_topic(agent)} if agent else set()
-        stream = EventStream(topics, visit.request.packed, connection.abort, agent)
+        is_chunked = scope["http_version"] == "1.1"
+        stream = EventStream(
+            topics, visit.request.packed, connection.abort, agent,
+            connection.write_chunk if is_chunked else None,
+        )  # fmt: skip
         last = guard.single_header(scope["headers"], b"last-event-id")
         connection.keep_open()
         login.streams.add(stream.end)

@@ -20,7 +20,7 @@ _BACKLOG: Final = 256
 
 
 class WebConnection(BoundedHttpConnection):
-    """`keep_open` and `abort` are for an event stream."""
+    """`keep_open`, `write_chunk` and `abort` are for an event stream."""
 
     connections_most = _CONNECTIONS
     bytes_most = BODY_MOST + 4 * _HEAD_MOST
@@ -38,6 +38,17 @@ class WebConnection(BoundedHttpConnection):
         if self._is_stream:
             self.transport.abort()
         return super().eof_received()
+
+    def write_chunk(self, chunk: bytes) -> bool:
+        """Write a chunk of a body, past the HTTP parser, which knows only that a body was begun.
+
+        It is not written, and the value is False, while the client has not taken what was written
+        before, or when the connection ends.
+        """
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
+        self.transport.write(chunk)
+        return True
 
     def abort(self) -> None:
         self.transport.abort()

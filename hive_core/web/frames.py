@@ -1,7 +1,8 @@
 """Frames of event streams: made once, compressed once, sent to all that follow their topic.
 
 A frame is one event whose data is one line of JSON. Compressed frames are blocks of their own (full
-flush), so each stream is the same blocks behind a header of gzip, from any frame on.
+flush), so each stream is the same blocks behind a header of gzip, from any frame on. They are kept
+as chunks of HTTP/1.1, as most streams write them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,20 @@ class Frame:
     number: int
     topic: str
     plain: bytes
-    packed: bytes
+    packed_chunk: bytes
+
+    @property
+    def packed(self) -> bytes:
+        return self.packed_chunk[self.packed_chunk.index(b"\r\n") + 2 : -2]
+
+
+def as_chunk(data: bytes) -> bytes:
+    """The data, which is not empty, as a chunk of a body of HTTP/1.1 (RFC 9112, 7.1)."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def make_frame(number: int, topic: str, plain: bytes) -> Frame:
+    return Frame(number, topic, plain, as_chunk(pack_block(plain)))
 
 
 def pack_block(data: bytes) -> bytes:
@@ -41,19 +55,13 @@ def event_text(id_: str, values: Mapping[str, object], event: str = "") -> bytes
     return f"{name}{number}data: {json.dumps(values, separators=(',', ':'))}\n\n".encode("ascii")
 
 
-def _special(event: str) -> Frame:
-    plain = event_text("", {}, event)
-    return Frame(0, "", plain, pack_block(plain))
-
-
 def passing_frame(topic: str, event: str, values: Mapping[str, object]) -> Frame:
     """A frame that is not kept: a stream that comes later gets the whole in another way."""
-    plain = event_text("", values, event)
-    return Frame(0, topic, plain, pack_block(plain))
+    return make_frame(0, topic, event_text("", values, event))
 
 
-BEAT: Final = _special("beat")  # all is well, and nothing has changed
-GAP: Final = _special("gap")  # frames are lost: load the page again
+BEAT: Final = passing_frame("", "beat", {})  # all is well, and nothing has changed
+GAP: Final = passing_frame("", "gap", {})  # frames are lost: load the page again
 
 
 @dataclass(slots=True)
@@ -74,8 +82,7 @@ class FrameLog:
 
     def add(self, topic: str, values: Mapping[str, object]) -> Frame:
         self.number += 1
-        plain = event_text(self.newest, values, topic)
-        frame = Frame(self.number, topic, plain, pack_block(plain))
+        frame = make_frame(self.number, topic, event_text(self.newest, values, topic))
         self._frames.append(frame)
         self._bytes += _size(frame)
         while len(self._frames) > KEPT or self._bytes > KEPT_BYTES:
@@ -94,4 +101,4 @@ class FrameLog:
 
 
 def _size(frame: Frame) -> int:
-    return len(frame.plain) + len(frame.packed)
+    return len(frame.plain) + len(frame.packed_chunk)

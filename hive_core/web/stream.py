@@ -1,4 +1,9 @@
-"""An event stream to one browser, as ASGI messages."""
+"""An event stream to one browser: it begins as ASGI messages, and then its frames are written as
+they come.
+
+A frame of a stream takes a call of the transport, and neither a task that wakes up nor an event of
+the HTTP library: with 200 streams these were a fifth of what hive-web took.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,12 @@ from typing import Final
 
 from starlette.types import Receive, Send
 
-from hive_core.web.frames import GZIP_HEADER, Frame, pack_block
+from hive_core.web.frames import GZIP_HEADER, Frame, as_chunk, pack_block
 from hive_core.web.guard import SECURITY_HEADERS
 
 UNREAD_MOST: Final = 64
 _FIRST: Final = b"retry: 1000\n\n"
+WriteChunk = Callable[[bytes], bool]
 
 
 @dataclass(slots=True, eq=False)
@@ -23,20 +29,26 @@ class EventStream:
     """Frames wait here until the browser has taken those before. With too many it is cut off.
 
     `abort` ends the connection without sending what waits in its buffer; `agent` is the one whose
-    running turns are followed.
+    running turns are followed. `write_chunk` writes a chunk of HTTP/1.1 and returns whether it did:
+    it does not while the browser has not taken what was written before. None: the body has no
+    chunks (HTTP/1.0), and each frame is an ASGI message.
     """
 
     topics: frozenset[str]
     packed: bool
     abort: Callable[[], None]
     agent: str = ""
+    write_chunk: WriteChunk | None = None
     _waiting: deque[Frame] = field(default_factory=deque)
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
     is_ended: bool = False
+    _is_begun: bool = False  # its head and its first event are out
     _before: int = 0  # frames from before it began, which do not count as unread
 
     def offer(self, frame: Frame) -> None:
         if frame.topic and frame.topic not in self.topics:
+            return
+        if self._is_begun and not self._waiting and self._write(frame):
             return
         self._waiting.append(frame)
         self._ready.set()
@@ -62,6 +74,7 @@ class EventStream:
         try:
             await send(self._start())
             await self._send(send, _FIRST, pack_block(_FIRST), head=GZIP_HEADER)
+            self._is_begun = True
             while not self.is_ended:
                 await self._ready.wait()
                 self._ready.clear()
@@ -70,6 +83,12 @@ class EventStream:
             gone.cancel()
             with suppress(asyncio.CancelledError):
                 await gone
+
+    def _write(self, frame: Frame) -> bool:
+        """Write a frame before all that waits; return whether it was written."""
+        if self.write_chunk is None:
+            return False
+        return self.write_chunk(frame.packed_chunk if self.packed else as_chunk(frame.plain))
 
     async def _send_waiting(self, send: Send) -> None:
         while self._waiting and not self.is_ended:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 from hive_core.web.connection import WebConnection, WebServer
+from hive_core.web.frames import FrameLog
+from hive_core.web.stream import UNREAD_MOST, EventStream
 
 LIFE = 0.4
 HEAD = b"GET / HTTP/1.1\r\nhost: localhost\r\n"
@@ -190,3 +194,78 @@ def test_the_oldest_of_too_many_requests_makes_room_and_a_stream_does_not() -> N
     assert first == b""
     assert second.startswith(b"HTTP/1.1 200")
     assert frame.endswith(b"frame")
+
+
+@dataclass
+class StreamApp:
+    """Each request is an event stream, as hive-web serves them."""
+
+    came: asyncio.Queue[tuple[EventStream, WebConnection]] = field(default_factory=asyncio.Queue)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        connection = scope["state"]["connection"]
+        connection.keep_open()
+        stream = EventStream(
+            frozenset({"tree"}), packed=False, abort=connection.abort,
+            write_chunk=connection.write_chunk,
+        )  # fmt: skip
+        self.came.put_nowait((stream, connection))
+        await stream.serve(receive, send)  # type: ignore[arg-type]  # messages are dicts
+
+
+@asynccontextmanager
+async def open_stream() -> AsyncIterator[tuple[socket.socket, EventStream, WebConnection]]:
+    """A stream whose client takes no more than it must; the value is its socket and the stream."""
+    app, loop = StreamApp(), asyncio.get_running_loop()
+    async with serving(app, 50.0) as port:  # type: ignore[arg-type]  # another application
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)  # noqa: FBT003 - of the standard library
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            await loop.sock_sendall(client, HEAD + b"\r\n")
+            stream, connection = await app.came.get()
+            yield client, stream, connection
+
+
+def test_a_stream_whose_client_does_not_read_holds_little_and_is_cut_off() -> None:
+    text, log = "x" * 10_000, FrameLog()
+
+    async def talk() -> tuple[int, int]:
+        buffered, unread, loop = 0, 0, asyncio.get_running_loop()
+        async with open_stream() as (client, stream, connection):
+            await loop.sock_recv(client, 1 << 16)
+            while not stream.is_ended:
+                stream.offer(log.add("tree", {"text": text}))
+                buffered = max(buffered, connection.transport.get_write_buffer_size())
+                unread = max(unread, len(stream._waiting))
+                await asyncio.sleep(0)
+            while await loop.sock_recv(client, 1 << 16):
+                pass
+        return buffered, unread
+
+    buffered, unread = asyncio.run(talk())
+    assert 32 * 1024 < buffered < 32 * 1024 + 2 * len(text)
+    assert unread == UNREAD_MOST
+
+
+def test_a_client_that_reads_late_gets_each_frame_once_and_in_order() -> None:
+    """Some frames are written at once, and some wait until it reads again."""
+    left, log, frames = itertools.cycle((0, 5, 60, 1, 30)), FrameLog(), 400
+
+    async def talk() -> tuple[bytes, int]:
+        data, paused, loop = b"", 0, asyncio.get_running_loop()
+        async with open_stream() as (client, stream, _):
+            data += await loop.sock_recv(client, 1 << 16)
+            for number in range(frames):
+                stream.offer(log.add("tree", {"number": number, "text": "x" * 10_000}))
+                paused = max(paused, len(stream._waiting))
+                while len(stream._waiting) > next(left):
+                    data += await loop.sock_recv(client, 1 << 16)
+            while f'"number":{frames - 1},'.encode() not in data:
+                data += await loop.sock_recv(client, 1 << 16)
+        return data, paused
+
+    data, paused = asyncio.run(talk())
+    assert paused > 1
+    numbers = [int(number) for number in re.findall(rb'"number":([0-9]+),', data)]
+    assert numbers == list(range(frames))

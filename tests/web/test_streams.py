@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import pytest
 from fixtures.dashboard import FakeBrowser
 from fixtures.event_streams import Event, events, newest, next_of
 
-from hive_core.web.frames import GAP, GZIP_HEADER, KEPT, KEPT_BYTES, FrameLog, pack_block
+from hive_core.web.frames import GAP, GZIP_HEADER, KEPT, KEPT_BYTES, FrameLog, as_chunk, pack_block
 from hive_core.web.stream import UNREAD_MOST, EventStream
 
 
@@ -146,3 +151,140 @@ def test_frames_that_are_kept_are_bounded_by_their_bytes() -> None:
     assert [frame.number for frame in resumed] == list(range(last.number - 4, last.number + 1))
     assert log.after(f"{log.epoch}-{first.number}", frozenset({"tree"})) == [GAP]
     assert sum(len(frame.plain) + len(frame.packed) for frame in resumed) <= KEPT_BYTES
+
+
+@dataclass
+class RecordingConnection:
+    """What a stream sends as ASGI messages and what it writes past them, in one order.
+
+    While `is_full` it takes nothing, as a connection whose browser does not read.
+    """
+
+    bodies: list[bytes] = field(default_factory=list)
+    messages: int = 0
+    is_full: bool = False
+    emptied: asyncio.Event = field(default_factory=asyncio.Event)
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def receive(self) -> dict[str, Any]:
+        await self.ended.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        while self.is_full:
+            await self.emptied.wait()
+        self.messages += 1
+        if message["type"] == "http.response.body":
+            self._take(message["body"])
+
+    def write_chunk(self, chunk: bytes) -> bool:
+        if self.is_full:
+            return False
+        length, _, rest = chunk.partition(b"\r\n")
+        assert rest[int(length, 16) :] == b"\r\n"
+        self._take(rest[:-2])
+        return True
+
+    async def wait_for(self, bodies: int) -> None:
+        """Wait until it has taken so many bodies."""
+        while len(self.bodies) < bodies:
+            self.came.clear()
+            await self.came.wait()
+
+    def _take(self, body: bytes) -> None:
+        self.bodies.append(body)
+        self.came.set()
+
+    def empty(self) -> None:
+        self.is_full = False
+        self.emptied.set()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_frame_is_written_when_it_is_offered(packed: bool) -> None:  # noqa: FBT001 - a parameter
+    log = FrameLog()
+
+    async def talk() -> None:
+        connection = RecordingConnection()
+        stream = EventStream(
+            frozenset({"tree"}), packed, lambda: None, write_chunk=connection.write_chunk
+        )
+        stream.offer(log.add("tree", {"number": 1}))
+        assert connection.bodies == []  # its head comes first
+        serving = asyncio.create_task(stream.serve(connection.receive, connection.send))
+        await connection.wait_for(2)
+        begun = connection.messages
+        frames = [log.add("tree", {"number": number}) for number in range(2, 5)]
+        for frame in frames:
+            stream.offer(frame)
+            stream.offer(log.add("audit", {}))
+            assert connection.bodies[-1] == (frame.packed if packed else frame.plain)
+        assert connection.messages == begun
+        assert len(connection.bodies) == 2 + len(frames)
+        connection.ended.set()
+        await serving
+
+    asyncio.run(talk())
+
+
+def test_frames_of_a_full_connection_follow_in_their_order() -> None:
+    log = FrameLog()
+
+    async def talk() -> bytes:
+        connection = RecordingConnection()
+        stream = EventStream(
+            frozenset({"tree"}), packed=False, abort=lambda: None,
+            write_chunk=connection.write_chunk,
+        )  # fmt: skip
+        serving = asyncio.create_task(stream.serve(connection.receive, connection.send))
+        await connection.wait_for(1)
+        for number in range(30):
+            connection.is_full = connection.is_full or number == 10
+            stream.offer(log.add("tree", {"number": number}))
+            if number == 20:  # what waits is on its way, and later frames wait behind it
+                connection.empty()
+        await connection.wait_for(12)
+        stream.offer(log.add("tree", {"number": 30}))
+        connection.ended.set()
+        await serving
+        return b"".join(connection.bodies)
+
+    text = asyncio.run(talk()).decode()
+    data = [line for line in text.splitlines() if line.startswith("data: ")]
+    assert [json.loads(line.removeprefix("data: "))["number"] for line in data] == list(range(31))
+
+
+def read_until(connection: socket.socket, text: bytes) -> bytes:
+    data = b""
+    while text not in data:
+        received = connection.recv(1 << 16)
+        assert received, data
+        data += received
+    return data
+
+
+def test_a_client_of_http_1_0_gets_the_frames_without_chunks(browser: FakeBrowser) -> None:
+    request = browser.web.request(
+        "GET", f"/live?topics=tree&after={newest(browser)}", cookie=browser.cookie,
+        accept_encoding="identity",
+    )  # fmt: skip
+    with browser.web.connect() as connection:
+        connection.sendall(request.replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+        data = read_until(connection, b"retry: 1000\n\n")
+        browser.web.door.call("operator", "spawn", name="late", parent="root")
+        data += read_until(connection, b'data: {"tree":true}\n\n')
+
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head.lower()
+    assert b"connection: close" in head.lower()
+    assert b"\r" not in body
+    lines = {line.partition(b": ")[0] for line in body.split(b"\n") if line}
+    assert lines <= {b"retry", b"event", b"id", b"data"}
+
+
+def test_a_chunk_is_framed_as_the_protocol_says() -> None:
+    assert as_chunk(b"x" * 300) == b"12c\r\n" + b"x" * 300 + b"\r\n"
+    frame = FrameLog().add("tree", {"rows": {"a": "\r\n" * 20}})
+    assert frame.packed == pack_block(frame.plain)
+    assert frame.packed_chunk == as_chunk(frame.packed)
