@@ -272,7 +272,7 @@ def test_a_client_of_http_1_0_gets_the_frames_without_chunks(browser: FakeBrowse
     with browser.web.connect() as connection:
         connection.sendall(request.replace(b"HTTP/1.1", b"HTTP/1.0", 1))
         data = read_until(connection, b"retry: 1000\n\n")
-        browser.web.door.call("operator", "spawn", name="late", parent="root")
+        browser.web.hived.call("operator", "spawn", name="late", parent="root")
         data += read_until(connection, b'data: {"tree":true}\n\n')
 
     head, _, body = data.partition(b"\r\n\r\n")
