@@ -203,7 +203,7 @@ class Hub:
         connection = await self.logins.open_shared(login)
         newest: Message = {"last": EVENTS_KEPT, "limit": EVENTS_KEPT}
         parameters = newest if self._after is None else {"after": self._after, "limit": EVENTS_KEPT}
-        parameters = {**parameters, "every": _EVERY}
+        parameters = {**parameters, "every": _EVERY, "mail_rate": _EVENTS_A_SECOND}
         try:
             async for page in connection.stream("list_events", parameters):
                 self._take_events(page, is_first=self._after is None)
@@ -226,12 +226,14 @@ class Hub:
         if not events:
             return
         self.spending.take(events, is_adjacent=is_adjacent)
-        self._parties |= {str(event.get(key)) for event in events for key in ("caller", "target")}
+        parties = _skipped_parties(page)
+        parties |= {str(event.get(key)) for event in events for key in ("caller", "target")}
+        self._parties |= parties
         self._changed.add("cost")
         if any(event.get("operation") not in _MAIL for event in events):
             self._changed.add("tasks")
             self._stale.set()
-        elif any(event.get("target") == "operator" for event in events):
+        elif "operator" in parties:
             self._stale.set()
         if not is_first:
             self._untold.extend(events)
@@ -301,6 +303,13 @@ class Hub:
                     ticks[topic] = 0
                     self._changed.discard(topic)
                     self._publish(topic, {})
+
+
+def _skipped_parties(page: Message) -> set[str]:
+    """Who sent or got the mail that hived did not list."""
+    skipped = page.get("skipped")
+    names = skipped.get("parties") if isinstance(skipped, dict) else None
+    return set(map(str, names)) if isinstance(names, list) else set()
 
 
 def todo_items(reply: Message) -> list[Item]:

@@ -170,17 +170,18 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
     kind=st.from_regex(r"\A[a-z][a-z0-9_.]{0,20}\Z"), target=TEXTS, now=st.floats(0, 1e10),
     fields=st.dictionaries(TEXTS | st.sampled_from(["kind", "target", "time"]), TEXTS, max_size=4),
     reason=TEXTS | st.sampled_from(['},"kind":"own.x"', ',"target":"bob"']),
-    after=st.booleans(),
+    operation=TEXTS, after=st.booleans(),
 )  # fmt: skip
-def test_a_head_is_read_without_the_rest(  # noqa: PLR0913
-    kind: str, target: str, now: float, fields: dict[str, str], reason: str, *, after: bool
-) -> None:
+def test_a_head_is_read_without_the_rest(  # noqa: PLR0913, PLR0917
+    kind: str, target: str, now: float, fields: dict[str, str], reason: str, operation: str, *,
+    after: bool,
+) -> None:  # fmt: skip
     audit_entry = AuditEntry(
-        kind, "ann", "x", target, None, "", reason, "", "", now, {"deep": fields}
+        kind, "ann", operation, target, None, "", reason, "", "", now, {"deep": fields}
     )
     body = form(audit_entry).json_for("r", now)
     body = f'{{"after":7,{body[1:]}' if after else body
-    assert head_of(9, body) == EventHead(9, kind, "ann", target, now)
+    assert head_of(9, body) == EventHead(9, kind, "ann", target, now, operation)
 
 
 def chain_rows(kinds: list[tuple[str, str, int]]) -> list[tuple[int, bytes, str]]:

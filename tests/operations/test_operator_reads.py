@@ -61,6 +61,65 @@ def test_a_paced_stream_of_events_waits_between_pages(world: World) -> None:
     assert len(rows(stream.result()["events"])) == 2
 
 
+def test_of_a_flood_of_mail_a_stream_lists_the_newest_and_tells_of_the_others(
+    world: World,
+) -> None:
+    """What is no mail is listed whole, and so is mail that was refused."""
+    stream = world.ask("operator", "list_events", more=True, last=0, every=0.5, mail_rate=4)
+    world.advance(0.5)
+    before = len(stream.pages)
+    world.call("operator", "send", to="a", body="first")
+    for body in "12345":
+        world.call("a1", "send", to="a2", body=body)
+    world.fault("a1", "send", to="b1", body="hidden")
+    world.call("operator", "stop", agent="b")
+    world.call("root", "send", to="a", body="last")
+    world.advance(0.5)
+    first, flood = stream.pages[before:]
+    assert (first["skipped"], len(rows(first["events"]))) == (None, 1)
+    operations = [event["operation"] for event in rows(flood["events"])]
+    assert operations == ["send", "send", "stop", "send"]
+    assert [event["allowed"] for event in rows(flood["events"])][1] is False
+    assert flood["skipped"] == {"count": 4, "parties": ["a1", "a2"]}
+
+
+@pytest.mark.parametrize(("every", "listed"), [(0.5, 2), (1.0, 4), (8.0, 4)])
+def test_the_rate_of_mail_holds_for_the_time_since_the_last_page_and_a_second_at_most(
+    world: World, every: float, listed: int
+) -> None:
+    stream = world.ask("operator", "list_events", more=True, last=0, every=every, mail_rate=4)
+    world.advance(every)
+    world.call("operator", "send", to="a", body="first")
+    for number in range(9):
+        world.call("operator", "send", to="a", body=str(number))
+    world.advance(every)
+    page = stream.result()
+    assert (len(rows(page["events"])), page["skipped"]) == (
+        listed, {"count": 9 - listed, "parties": ["a", "operator"]},
+    )  # fmt: skip
+
+
+def test_a_full_page_tells_only_of_mail_before_its_end(world: World) -> None:
+    """The next page tells of the others."""
+    start = len(numbers(world, limit=1000))
+    for body in "123":
+        world.call("operator", "send", to="a", body=body)
+        world.call("operator", "stop", agent="a1")
+    stream = world.ask(
+        "operator", "list_events", more=True, after=str(start), every=1.0, mail_rate=1, limit=2
+    )
+    listed = [event["operation"] for page in stream.pages for event in rows(page["events"])]
+    assert listed == ["stop", "stop", "send", "stop"]
+    assert [page["skipped"] for page in stream.pages] == [
+        {"count": 2, "parties": ["a", "operator"]}, None,
+    ]  # fmt: skip
+
+
+def test_a_rate_of_mail_needs_a_paced_stream(world: World) -> None:
+    assert world.fault("operator", "list_events", mail_rate=5) == "InvalidArgument"
+    assert world.fault("operator", "list_events", mail_rate=5, every=1.0) == "InvalidArgument"
+
+
 def test_the_chain_is_checked_in_slices_to_its_end(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 # Number of cached heads, so that many followers read the log once.
 _KEPT: Final = 8192
 # Events that are loaded at once.
-_AT_ONCE: Final = 64
+_AT_ONCE: Final = 128
 _KIND: Final = '},"kind":"'
+_OPERATION: Final = '","operation":"'
 _TARGET: Final = ',"target":"'
 _TIME: Final = '","time":'
 _CALLER: Final = '"caller":"'
@@ -24,21 +25,25 @@ class EventHead(NamedTuple):
     caller: str
     target: str
     time: float
+    operation: str = ""  # not known of notes of agents
 
 
 def head_of(seq: int, body: str) -> EventHead:
     """Read the head out of canonical JSON, without parsing fields, which may be long and many.
 
     In JSON, a quote inside a text is escaped. So each pattern here matches only at its own place:
-    the caller precedes the fields, and only texts follow the kind.
+    the caller precedes the fields, and only texts follow the kind, the operation first.
     """
     at = body.rfind(_KIND) + len(_KIND)
+    kind_end = body.find('","', at)
+    operation = kind_end + len(_OPERATION)
     behind = body.rfind(_TARGET) + len(_TARGET)
     time = body.rfind(_TIME)
     first = body.find(_CALLER) + len(_CALLER)
     return EventHead(
-        seq, _text(body, at, body.find('","', at)), _text(body, first, body.find('","', first)),
+        seq, _text(body, at, kind_end), _text(body, first, body.find('","', first)),
         _text(body, behind, time), float(body[time + len(_TIME) : -1]),
+        _text(body, operation, body.find('","', operation)),
     )  # fmt: skip
 
 

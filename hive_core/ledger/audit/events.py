@@ -189,7 +189,8 @@ class AuditLog:
         return self._marks.end("events_base")[0]
 
     def _load(self, after: int, limit: int) -> list[EventHead]:
-        heads = [head_of(seq, body) for seq, _, body in self.raw(after, limit)]
+        sql = "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+        heads = [head_of(*row) for row in self._db.rows(sql, (after, limit))]
         return sorted([*heads, *self.notes.heads(after, limit)])[:limit]
 
     @property

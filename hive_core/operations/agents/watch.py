@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from pydantic import Field
@@ -123,18 +124,22 @@ def watch_agents(call: Call, params: WatchAgentsParams) -> AgentChanges | Wait[A
         cursor = None
     reset = cursor is None
     cursor = cursor or _Cursor(0, rows.last, 0.0)
-    page = _page(call, cursor, reset=reset)
-    if not call.more or reset or not (page.synced and cursor.version >= cursor.start):
-        return page
+    changed = rows.changes_after(cursor.version, ROWS_MOST + 1)
+    is_paced = call.more and not reset and len(changed) <= ROWS_MOST
+    if not is_paced or cursor.version < cursor.start:
+        return _page(call, cursor, changed, reset=reset)
     due = cursor.at + params.every
     if cursor.at <= call.now < due:  # not after a clock that was set back
-        return Wait(frozenset(), None, page, until=due)
+        nothing = AgentChanges(reset=False, synced=True, rows=[], gone=[], next=params.after)
+        return Wait(frozenset(), None, nothing, until=due)
+    page = _page(call, cursor, changed, reset=reset)
     return page if page.rows or page.gone else Wait(frozenset((ROWS,)), None, page)
 
 
-def _page(call: Call, cursor: _Cursor, *, reset: bool) -> AgentChanges:
+def _page(
+    call: Call, cursor: _Cursor, changed: Sequence[ChangedRow], *, reset: bool
+) -> AgentChanges:
     rows = call.rows
-    changed = rows.changes_after(cursor.version, ROWS_MOST + 1)
     shown, synced = changed[:ROWS_MOST], len(changed) <= ROWS_MOST
     until = rows.last if synced else shown[-1].version
     known = max(cursor.version, cursor.start)

@@ -24,6 +24,8 @@ from hive_core.operations.pages import REPLY_BYTES
 
 R = TypeVar("R")
 
+# What mail is recorded as: most events of a busy host.
+_MAIL: Final = frozenset({"ack", "publish", "recv", "send", "wake"})
 # Events that one call scans. If none of them matches, an empty page moves the reader on.
 SCAN: Final = 1000
 
@@ -94,20 +96,38 @@ def _check_kind(wanted: str) -> None:
 
 
 class EventScan(NamedTuple):
-    """The matching heads, and the last number that was scanned."""
+    """The matching heads, the last number that was scanned, and the mail that was left out."""
 
     hits: list[EventHead]
     end: int
+    skipped: Sequence[EventHead] = ()
 
 
-def scan_events(log: AuditLog, wanted: EventFilter, after: int, limit: int) -> EventScan:
-    """Heads of the next matching events after a number, at most `limit`."""
+def scan_events(
+    log: AuditLog, wanted: EventFilter, after: int, limit: int, mail: int | None = None
+) -> EventScan:
+    """Heads of the next matching events after a number, at most `limit`.
+
+    `mail`: events of mail at most, the newest of them.
+    """
     heads = log.heads(after, SCAN)
-    hits = _matching(log, wanted, heads)
+    hits, skipped = _matching(log, wanted, heads), list[EventHead]()
     end = heads[-1].seq if len(heads) == SCAN else max(after, log.last)
+    if mail is not None:
+        hits, skipped = _thin_mail(hits, mail)
     if len(hits) > limit:
         hits, end = hits[:limit], hits[limit - 1].seq
-    return EventScan(hits, end)
+    return EventScan(hits, end, skipped)
+
+
+def _thin_mail(heads: Sequence[EventHead], most: int) -> tuple[list[EventHead], list[EventHead]]:
+    """What is listed, and the older mail that is left out; refused mail is always listed."""
+    mail = [head for head in heads if head.kind == "record" and head.operation in _MAIL]
+    if len(mail) <= most:
+        return list(heads), []
+    skipped = mail[: len(mail) - most]
+    left_out = {head.seq for head in skipped}
+    return [head for head in heads if head.seq not in left_out], skipped
 
 
 def scan_events_back(log: AuditLog, wanted: EventFilter, before: int, limit: int) -> EventScan:
@@ -129,14 +149,15 @@ def _matching(log: AuditLog, wanted: EventFilter, heads: Sequence[EventHead]) ->
 
 
 def event_page(
-    log: AuditLog, scan: EventScan, row: Callable[[Event], R], size: Callable[[R], int]
-) -> tuple[list[R], int]:
+    log: AuditLog, scan: EventScan, row: Callable[[Event], R], size: Callable[[R], int],
+    room: int = REPLY_BYTES,
+) -> tuple[list[R], int]:  # fmt: skip
     """The first of the events that fit into one reply, and the last number that it covers.
 
     When the page is full no further event is read (attack 61).
     """
     rows: list[R] = []
-    left, end = REPLY_BYTES, 0
+    left, end = room, 0
     for event in log.some([head.seq for head in scan.hits]):
         shown = row(event)
         left -= size(shown)

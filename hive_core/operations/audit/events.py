@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pydantic import Field
 
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import InvalidArgument
+from hive_core.ledger.audit.event_heads import EventHead
 from hive_core.ledger.audit.events import AuditLog
-from hive_core.model.wire.record import Event
+from hive_core.model.wire.record import DAEMON, OPERATOR, Event
 from hive_core.operations.audit.event_filter import (
     EventFilter,
     EventScan,
@@ -23,8 +25,11 @@ from hive_core.operations.audit.event_filter import (
     scan_events_back,
 )
 from hive_core.operations.fields import Agent
-from hive_core.operations.pages import Page, take_fitting
-from hive_core.policy.rules import OPERATOR
+from hive_core.operations.pages import REPLY_BYTES, Page, take_fitting
+from hive_core.policy.rules import OPERATOR as BY_OPERATOR
+
+_SPECIAL: Final = frozenset({OPERATOR, DAEMON})  # parties that are no agents
+_AROUND_NAME: Final = 3  # bytes of a name in JSON besides its text
 
 
 class ListEventsParams(Params):
@@ -60,6 +65,11 @@ class ListEventsParams(Params):
     every: float | None = Field(
         None, ge=0.1, le=60,
         description="In a stream: seconds at least between two pages, once all events are out.",
+    )  # fmt: skip
+    mail_rate: int | None = Field(
+        None, ge=1, le=1000,
+        description="In a stream with `every`: about so many events of mail (`ack`, `publish`,"
+        " `recv`, `send`, `wake`) a second at most, the newest; `skipped` tells of the others.",
     )  # fmt: skip
 
 
@@ -103,14 +113,26 @@ class CallerReads(Result):
     reads: list[ReadCount] = Field(description="The counts, by operation.")
 
 
+class SkippedMail(Result):
+    """Events of mail that a page does not list."""
+
+    count: int = Field(description="Number of these events.")
+    parties: list[str] = Field(
+        description="Names of the agents that sent or got this mail, and `operator` or `daemon`."
+    )
+
+
 class EventRows(Page):
     events: list[EventRow] = Field(description="The events, the oldest first.")
     gap: Gap | None = Field(
         None, description="Range in which matching events were pruned; null: none."
     )
+    skipped: SkippedMail | None = Field(
+        None, description="Mail that was left out because of `mail_rate`; null: none."
+    )
 
 
-@operation(action="administer", allow=OPERATOR)
+@operation(action="administer", allow=BY_OPERATOR)
 def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventRows]:
     """List events of the audit log: changes, recorded calls, refusals, and what happened by itself.
 
@@ -123,26 +145,57 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
     if params.before is not None:
         return _page_before(call, params, wanted)
     number, _, sent = (params.after or "0").partition("@")
+    every = params.every if call.more else None
+    if params.mail_rate is not None and every is None:
+        raise InvalidArgument("only in a stream with `every`", field="mail_rate")
+    at = int(sent) / 1000 if sent and every is not None else None
+    # Before anything is read. Not after a clock that was set back.
+    if at is not None and every is not None and at <= call.now < (due := at + every):
+        return Wait(frozenset(), None, EventRows(events=[], next=params.after), until=due)
     after = int(number)
     if params.after is None and params.last is not None:
         after = max(0, log.last - params.last)
-    scan = scan_events(log, wanted, after, params.limit)
-    rows, end = event_page(log, scan, _row, _size)
-    whole = end >= log.last
-    paced = f"@{round(call.now * 1000)}" if call.more and params.every and whole else ""
-    page = EventRows(
-        events=rows, gap=find_gap(log, wanted, after, end),
-        next=None if whole and not call.more else f"{end}{paced}",
-    )  # fmt: skip
-    if call.more and sent and params.every:
-        at = int(sent) / 1000
-        due = at + params.every
-        if at <= call.now < due:  # not after a clock that was set back
-            return Wait(frozenset(), None, page, until=due)
+    page = _page_after(call, params, wanted, after, _mail_most(call, params, at))
     begun = params.after is not None or params.last is None  # else `next` says where it follows
-    if call.more and begun and not rows and page.gap is None and whole:
+    is_whole = page.next is None or int(page.next.partition("@")[0]) >= log.last
+    if call.more and begun and is_whole and not (page.events or page.gap):
         return Wait(frozenset({"events"}), None, page)
     return page
+
+
+def _mail_most(call: Call, params: ListEventsParams, at: float | None) -> int | None:
+    """How much mail may follow a page of this time, so that the rate holds; at most a second's."""
+    if params.mail_rate is None:
+        return None
+    seconds = 1.0 if at is None or call.now < at else min(1.0, call.now - at)
+    return max(1, round(params.mail_rate * seconds))
+
+
+def _page_after(
+    call: Call, params: ListEventsParams, wanted: EventFilter, after: int, mail: int | None
+) -> EventRows:
+    """Events after a number, the oldest first."""
+    log = call.ledger.events
+    scan = scan_events(log, wanted, after, params.limit, mail)
+    skipped = _describe_skipped(call, scan.skipped)
+    room = REPLY_BYTES - sum(len(name) + _AROUND_NAME for name in skipped.parties)
+    rows, end = event_page(log, scan, _row, _size, room)
+    if scan.skipped and end < scan.skipped[-1].seq:  # the page is full: what follows is the next's
+        skipped = _describe_skipped(call, [head for head in scan.skipped if head.seq <= end])
+    is_whole = end >= log.last
+    paced = f"@{round(call.now * 1000)}" if call.more and params.every and is_whole else ""
+    return EventRows(
+        events=rows, gap=find_gap(log, wanted, after, end),
+        next=None if is_whole and not call.more else f"{end}{paced}",
+        skipped=skipped if skipped.count else None,
+    )  # fmt: skip
+
+
+def _describe_skipped(call: Call, heads: Sequence[EventHead]) -> SkippedMail:
+    names = call.hive.names
+    uuids = {head.caller for head in heads} | {head.target for head in heads}
+    parties = {names.get(uuid, uuid) for uuid in uuids if uuid in names or uuid in _SPECIAL}
+    return SkippedMail(count=len(heads), parties=sorted(parties))
 
 
 def _page_before(call: Call, params: ListEventsParams, wanted: EventFilter) -> EventRows:
@@ -163,7 +216,7 @@ def _rows_of(log: AuditLog, scan: EventScan) -> Iterator[EventRow]:
             yield _row(event)
 
 
-@operation(action="administer", allow=OPERATOR)
+@operation(action="administer", allow=BY_OPERATOR)
 def count_reads(call: Call, params: CountReadsParams) -> CallerReads:
     """Count the reads of a caller. Calls that change nothing are not in the audit log."""
     spec = call.hive.specs.get(params.caller)

@@ -1,0 +1,25 @@
+"""What all pages share follows hived."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from hive_core.varlink import Message
+from hive_core.web.hub import Hub, Renderers
+from hive_core.web.logins import Logins
+
+
+def test_mail_that_hived_does_not_list_changes_the_pages_of_its_parties(tmp_path: Path) -> None:
+    """And the list of what waits, where the operator is one of them."""
+    renderers = Renderers(str, lambda item: (str(item), ""), lambda item: (str(item), ""))
+    hub = Hub(Logins(tmp_path, time.monotonic), renderers)
+    listed = {"seq": 9, "operation": "send", "caller": "bob", "target": "carl"}
+    page: Message = {"events": [listed], "next": "9"}
+
+    hub._take_events({**page, "skipped": {"count": 3, "parties": ["dora"]}}, is_first=False)
+    assert hub._parties == {"bob", "carl", "dora"}
+    assert not hub._stale.is_set()
+
+    hub._take_events({**page, "skipped": {"count": 1, "parties": ["operator"]}}, is_first=False)
+    assert hub._stale.is_set()
