@@ -8,6 +8,7 @@ measured first without anybody who watches, with the same mail. Beside hive-web 
 asyncio server that writes as many bytes to as many streams, with no login and nothing to render.
 """
 
+import compileall
 import os
 import pty
 import resource
@@ -287,6 +288,7 @@ def _bare_share(size: float) -> float:
 
 def _top(hived: HiveProcess) -> list[Row]:
     """Its first screen from the start of the program, and its share while 1,000 rows/s change."""
+    compileall.compile_dir(ROOT / "hive_core", quiet=1)  # as an installation has its modules
     idle = _watch_top(hived)
     with _load("chatter", hived.folder, AGENTS, RATE):
         first, share = _watch_top(hived)

@@ -1,12 +1,15 @@
 """Which agents changed, and in what order: what `watch_agents` shows to those who look on.
 
-In memory only. A change costs the time of this agent alone: its number moves to the end of an
-ordered table, and a reader walks that table from its end back to the number that it has seen.
+In memory only. A change costs the time of this agent alone: it is added to the end of a list, and a
+reader finds the number that it has seen by bisection, so that a page costs as much as its rows.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -28,6 +31,8 @@ _CHANGES_ROWS: Final = _OF_AGENT | OF_THING | {_TREE}
 # Topics that are kept until somebody looks; beyond, all rows count as changed.
 _TOPICS_MOST: Final = 20_000
 _GONE_MOST: Final = 10_000
+# Stale changes that are kept, besides as many as there are agents.
+_STALE_MOST: Final = 1000
 
 OwnerOf = Callable[[str, str], str | None]
 
@@ -48,7 +53,8 @@ class RowVersions:
         self.rows: Final[dict[str, tuple[int, object]]] = {}  # by UUID, as they were built last
         self.forgotten = 0  # below it, agents that are gone are no longer known
         self._last = 0
-        self._versions: dict[str, int] = {}  # in the order of the numbers
+        self._versions: dict[str, int] = {}
+        self._changes: list[ChangedRow] = []  # by number; of an agent all but the last are stale
         self._gone: dict[str, int] = {}
         self._topics: set[str] = set()
         self._kinds: dict[str, set[str]] = {}  # by UUID, since its row was built
@@ -96,7 +102,10 @@ class RowVersions:
 
     def changes_after(self, after: int, most: int) -> list[ChangedRow]:
         """Rows that changed after a number, the oldest change first, at most so many."""
-        return _newer(self._versions, after)[:most]
+        changes, versions = self._changes, self._versions
+        start = bisect_right(changes, after, key=attrgetter("version"))
+        newer = (changes[at] for at in range(start, len(changes)))
+        return list(islice((row for row in newer if versions.get(row.uuid) == row.version), most))
 
     def gone_agents(self, after: int, until: int) -> list[ChangedRow]:
         """Agents that were destroyed after a number, up to another."""
@@ -106,8 +115,11 @@ class RowVersions:
         for uuid in uuids:
             self._last += 1
             self._kinds.setdefault(uuid, set()).add(kind)
-            self._versions.pop(uuid, None)
             self._versions[uuid] = self._last
+            self._changes.append(ChangedRow(self._last, uuid))
+        if len(self._changes) > _STALE_MOST + 2 * len(self._versions):
+            current = self._versions
+            self._changes = [row for row in self._changes if current.get(row.uuid) == row.version]
 
     def _compare(self, hive: Hive) -> None:
         """Number the agents whose spec or place differs between two snapshots of the tree."""

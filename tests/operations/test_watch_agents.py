@@ -168,24 +168,54 @@ def test_figures_come_from_the_kernel_and_change_rows(world: World) -> None:
     assert [point["cpu"] for point in points] == [0.25]
 
 
+class CountedVersions(dict[str, int]):
+    """Versions by UUID, and which were looked at."""
+
+    def __init__(self, versions: dict[str, int]) -> None:
+        super().__init__(versions)
+        self.seen: list[str] = []
+
+    @override
+    def get(self, key: str, default: int | None = None) -> int | None:  # type: ignore[override]
+        self.seen.append(key)
+        return super().get(key, default)
+
+
+def numbered_rows(agents: int) -> RowVersions:
+    versions = RowVersions()
+    versions._number((f"agent-{number}" for number in range(agents)), "tree")
+    return versions
+
+
 def test_a_look_costs_the_agents_that_changed_and_not_all_of_them() -> None:
     """Counted in steps: of 5,000 agents one changes, and a reader sees one."""
-    many = RowVersions()
-    many._number((f"agent-{number}" for number in range(5000)), "tree")
+    many = numbered_rows(5000)
     after = many.last
     many._number(["agent-7"], "tree")
-
-    walked: list[str] = []
-
-    class Counted(dict[str, int]):
-        @override
-        def __getitem__(self, key: str) -> int:
-            walked.append(key)
-            return super().__getitem__(key)
-
-    many._versions = Counted(many._versions)
+    many._versions = counted = CountedVersions(many._versions)
     assert [changed.uuid for changed in many.changes_after(after, 100)] == ["agent-7"]
-    assert len(walked) == 2
+    assert counted.seen == ["agent-7"]
+
+
+def test_each_page_of_a_whole_list_costs_its_own_rows() -> None:
+    many = numbered_rows(5000)
+    many._versions = counted = CountedVersions(many._versions)
+    after, listed = 0, list[str]()
+    while page := many.changes_after(after, 100):
+        after = page[-1].version
+        listed += [changed.uuid for changed in page]
+    assert listed == [f"agent-{number}" for number in range(5000)]
+    assert len(counted.seen) == 5000
+
+
+def test_changes_of_the_same_agents_do_not_pile_up() -> None:
+    few = numbered_rows(10)
+    for _ in range(1000):
+        few._number((f"agent-{number}" for number in range(5)), "inbox")
+    assert len(few._changes) < 2000
+    assert [changed.uuid for changed in few.changes_after(0, 100)] == [
+        *(f"agent-{number}" for number in range(5, 10)), *(f"agent-{number}" for number in range(5))
+    ]  # fmt: skip
 
 
 def test_a_reader_behind_all_that_is_remembered_gets_all_again(

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from hive_core.agent.layout import breadth, cut, pad
 from hive_core.cli.agents.top_rows import TopLine, number
+from hive_core.cli.core.durations import format_duration
 from hive_core.cli.core.row_words import Row, colour, words
-from hive_core.cli.core.units import format_duration
 
 ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
 LEAVE: Final = "\x1b[?25h\x1b[?1049l"

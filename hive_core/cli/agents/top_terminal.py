@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Final
 
 from hive_core.agent.layout import cut
 from hive_core.agent.output import plain
-from hive_core.agent.reconnect import wire_name
 from hive_core.cli.agents import top_screen as look
 from hive_core.cli.agents.top_rows import ORDERS, TopLine, TopMirror, TopView, summary
 from hive_core.cli.core.row_words import Row, entries
-from hive_core.errors import HiveError
+from hive_core.errors import HIVE, HiveError
 from hive_core.varlink import Client, Message
 
 if TYPE_CHECKING:
     from hive_core.cli.core.session import Session
 
+_WATCH: Final = f"{HIVE}WatchAgents"
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0)
 # The first rows are shown as they come, and after so many seconds all that came since.
 _FIRST: Final = 0.2
@@ -75,7 +75,7 @@ class AgentFollower:
         while not self._is_over:
             try:
                 with Client(self._socket, wait=None) as client:
-                    for page in client.stream(wire_name("watch_agents"), self._params()):
+                    for page in client.stream(_WATCH, self._params()):
                         failures, self._cursor = 0, page.get("next")
                         self._add(page)
             except HiveError as error:

@@ -6,6 +6,7 @@ import re
 import time
 from typing import Final
 
+from hive_core.cli.core.durations import SECONDS, format_duration
 from hive_core.model.config.sizes import parse_percent, parse_size
 
 __all__ = [
@@ -18,11 +19,9 @@ __all__ = [
     "quantity",
 ]  # fmt: skip
 
-_SECONDS: Final = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)([wdhms])", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,15}(?:\.\d+)?", re.ASCII)
 _SUFFIXES: Final = ("", "K", "M", "G", "T")
-_SHORT: Final = 10  # seconds: a shorter duration has a digit after the point
 _KIBI: Final = 1024
 
 
@@ -34,23 +33,7 @@ def parse_duration(text: str) -> float:
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"{text[:60]!r} is not a duration; write 90, 90s, 5m, 2h, 3d, 1w or 1h30m")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
-
-
-def format_duration(seconds: float, parts: int = 2) -> str:
-    """Write seconds as `1h30m`, with at most `parts` units; `parse_duration` reads the result."""
-    if seconds < 0:
-        return f"-{format_duration(-seconds, parts)}"
-    if 0 < seconds < _SHORT:
-        return f"{seconds:.1f}".removesuffix(".0") + "s"
-    left, words = round(seconds), list[str]()
-    for unit, size in _SECONDS.items():
-        if unit == "w":  # weeks are read but not written: 10d is clearer than 1w3d
-            continue
-        number, left = divmod(left, size)
-        if number or words:
-            words.append(f"{number}{unit}" if number else "")
-    return "".join(words[:parts]) or "0s"
+    return sum(float(number) * SECONDS[unit] for number, unit in parts)
 
 
 def quantity(number: object, noun: str) -> str:
