@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from hive_core.varlink import Message
-from hive_core.web.rendering import format_duration, format_number, item_key
+from hive_core.web.rendering import format_duration, format_number, item_key, split_letter
 from hive_core.web.visit import Visit
 
 Item = Mapping[str, object]
@@ -21,6 +21,7 @@ OFFERED_MOST: Final = 50  # items with an offer; the others have their pages
 _OPTION_MOST: Final = 60  # characters of an answer on a button
 _MILLIONTHS: Final = 1_000_000
 _LETTERS: Final = 3
+_LETTER_MOST: Final = 120  # characters of a letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Offer:
     command: str = ""
 
 
-OfferMaker = Callable[[Visit, str], Awaitable[Offer]]
+OfferMaker = Callable[[Visit, Item], Awaitable[Offer]]
 
 
 async def list_offers(visit: Visit, items: Sequence[Item]) -> dict[str, Offer]:
@@ -62,7 +63,7 @@ async def list_offers(visit: Visit, items: Sequence[Item]) -> dict[str, Offer]:
 
 async def _offer(visit: Visit, item: Item) -> Offer:
     make = OFFERS.get(str(item.get("kind")))
-    return Offer() if make is None else await make(visit, str(item.get("id")))
+    return Offer() if make is None else await make(visit, item)
 
 
 async def _offer_answers(visit: Visit, id_: str) -> Offer:
@@ -180,17 +181,47 @@ async def _offer_lift(_visit: Visit, agent: str) -> Offer:
     return Offer(forms=(DecisionForm(_action_address(agent, "lift"), "Lift"),))
 
 
-async def _offer_clearing(visit: Visit, agent: str) -> Offer:
+async def _offer_clearing(visit: Visit, item: Item) -> Offer:
+    """The first dead letters, and an end of those that the row counts: later ones stay."""
+    agent = str(item.get("id"))
     reply = await visit.try_read("list_messages", agent=agent, dead=True, limit=_LETTERS)
     facts = [
         f"from {letter.get('from')}: {letter.get('dead_why')}"
         for letter in _rows(reply, "messages")
     ]
-    return Offer(tuple(facts), forms=(DecisionForm(_action_address(agent, "clear-dead"), "Clear"),))
+    counted = {"up_to": str(item.get("up_to")), "expected": str(item.get("letters"))}
+    clear = DecisionForm(_action_address(agent, "clear-dead"), "Clear", counted)
+    return Offer(tuple(facts), forms=(clear,))
+
+
+async def _offer_reading(visit: Visit, item: Item) -> Offer:
+    """The first letters, and an end of those that the row counts: later ones stay."""
+    reply = await visit.try_read("list_messages", limit=_LETTERS)
+    facts = [
+        f"from {letter.get('from')}: {_beginning(letter.get('body'))}"
+        for letter in _rows(reply, "messages")
+    ]
+    read = DecisionForm("/mail/read", "Mark read", {"up_to": str(item.get("up_to"))})
+    return Offer(tuple(facts), forms=(read,))
+
+
+def _beginning(body: object) -> str:
+    """The first words of a letter on one line."""
+    _, text = split_letter(body)
+    return " ".join(text[:_LETTER_MOST].split())
+
+
+def _by_id(make: Callable[[Visit, str], Awaitable[Offer]]) -> OfferMaker:
+    """What an item offers that only its id decides."""
+
+    async def offer(visit: Visit, item: Item) -> Offer:
+        return await make(visit, str(item.get("id")))
+
+    return offer
 
 
 def _on_the_host(command: str) -> OfferMaker:
-    async def offer(_visit: Visit, _id: str) -> Offer:
+    async def offer(_visit: Visit, _item: Item) -> Offer:
         return Offer(command=command)
 
     return offer
@@ -224,12 +255,12 @@ def _number(row: Message, key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-# What each kind of item offers. Letters are taken out of the operator's inbox on the host alone:
-# no login receives them.
+# What each kind of item offers.
 OFFERS: Final[Mapping[str, OfferMaker]] = {
-    "alarm": _on_the_host("hive doctor"), "quarantine": _offer_lift,
-    "escalation": _offer_answers, "question": _offer_answers, "plan": _offer_plan,
-    "judgement": _offer_verdict, "approval": _offer_denial, "parked": _offer_start,
-    "failed": _offer_start, "refused_commit": _on_the_host("hive status"),
-    "mail": _on_the_host("hive inbox clear"), "dead_letters": _offer_clearing,
+    "alarm": _on_the_host("hive doctor"), "quarantine": _by_id(_offer_lift),
+    "escalation": _by_id(_offer_answers), "question": _by_id(_offer_answers),
+    "plan": _by_id(_offer_plan), "judgement": _by_id(_offer_verdict),
+    "approval": _by_id(_offer_denial), "parked": _by_id(_offer_start),
+    "failed": _by_id(_offer_start), "refused_commit": _on_the_host("hive status"),
+    "mail": _offer_reading, "dead_letters": _offer_clearing,
 }  # fmt: skip

@@ -119,6 +119,25 @@ def test_dead_letters_are_cleared_and_leave_the_list_by_themselves(world: World)
     )
 
 
+def test_only_the_dead_letters_that_were_counted_are_cleared(world: World) -> None:
+    """A letter that was sent before the newest one may become a dead letter after it."""
+    early, counted, late = (
+        world.call("operator", "send", to="a1", body=body)["id"] for body in ("x", "y", "z")
+    )
+    world.call("a1", "recv")
+    world.call("a1", "nack", ids=[counted], dead=True)
+    (row,) = [row for row in rows(world.call("operator", "todo")["todo"]) if row["letters"]]
+    clear = {"agent": "a1", "up_to": row["up_to"], "expected": row["letters"]}
+    world.call("a1", "nack", ids=[early], dead=True)
+    assert world.fault("operator", "clear_dead_letters", **clear) == "Conflict"
+
+    assert world.call("operator", "clear_dead_letters", **{**clear, "expected": 2})["cleared"] == 2
+    world.call("a1", "nack", ids=[late], dead=True)
+    assert world.call("operator", "clear_dead_letters", **{**clear, "expected": 0})["cleared"] == 0
+    (last,) = rows(world.call("operator", "list_messages", agent="a1", dead=True)["messages"])
+    assert last["id"] == late
+
+
 def test_status_names_failed_agents_and_counts_tasks(world: World) -> None:
     world.seen.states[world.uuid("a1")] = State.FAILED
     world.call("operator", "assign_task", agent="b1", description="do it")

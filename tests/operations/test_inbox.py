@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fixtures.logins import open_login
 from fixtures.world import World, names, rows
 
 FIELDS = {
@@ -231,3 +232,54 @@ def test_a_repeated_answer_to_mail_gets_its_first_result(world: World, operation
     first = world.call("a1", operation, ids=[message], idempotency_key="k")
     assert world.call("a1", operation, ids=[message], idempotency_key="k") == first
     assert world.events()[-1]["operation"] == operation
+
+
+def test_a_login_that_may_operate_acknowledges_the_letters_of_the_operator_alone(
+    world: World,
+) -> None:
+    first, second = put(world, "one", "two", to="operator")
+    (of_agent,) = put(world, "three", to="a1")
+    ann = open_login(world, "ann", ["viewer", "operator"])
+    assert ann.refusal("ack", ids=[first]).fields["rule"] == "scope"
+
+    assert ann.call("clear_inbox", ids=[first, of_agent])["cleared"] == 1
+
+    assert names(world.call("operator", "list_messages")["messages"], "id") == [second]
+    assert names(world.call("operator", "list_messages", agent="a1")["messages"], "id") == [
+        of_agent
+    ]
+    event = world.ledger.events.page(0, 10_000)[-1]
+    assert (event.operation, event.fields["account"], event.fields["cleared"]) == (
+        "clear_inbox", "ann", 1,
+    )  # fmt: skip
+    viewer = open_login(world, "eve", ["viewer"])
+    assert viewer.refusal("clear_inbox", ids=[second]).fields["rule"] == "scope"
+    assert world.fault("a1", "clear_inbox", ids=[second]) == "NotAllowed"
+
+
+def test_the_inbox_of_the_operator_is_cleared_up_to_the_newest_that_the_todo_list_counts(
+    world: World,
+) -> None:
+    put(world, "one", "two", to="operator")
+    (row,) = rows(world.call("operator", "todo")["todo"])
+    assert (row["kind"], row["text"]) == ("mail", "2 in your inbox")
+    put(world, "three", to="operator")
+
+    assert world.call("operator", "clear_inbox", up_to=row["up_to"])["cleared"] == 2
+
+    assert bodies(world.call("operator", "list_messages")) == ["three"]
+    assert world.call("operator", "clear_inbox", up_to=row["up_to"])["cleared"] == 0
+    assert world.call("operator", "clear_inbox", up_to="not an id")["cleared"] == 0
+    for params in ({}, {"ids": ["x"], "up_to": "x"}):
+        assert world.fault("operator", "clear_inbox", **params) == "InvalidArgument"
+
+
+def test_the_newest_letter_is_known_whether_it_was_given_out_or_not(world: World) -> None:
+    mail = world.ledger.messages
+    assert mail.newest(world.uuid("a1")) == ""
+    first, second = put(world, "one", "two")
+    assert mail.newest(world.uuid("a1")) == second
+    world.call("a1", "recv")
+    assert mail.newest(world.uuid("a1")) == second
+    world.call("a1", "ack", ids=[second])
+    assert mail.newest(world.uuid("a1")) == first

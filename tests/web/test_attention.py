@@ -36,7 +36,7 @@ from hive_core.web.offers import OFFERS, top_up_amount
 
 LATER: Final = 3600.0  # still before midnight
 # Kinds that no login settles: their row names the command of the host.
-ON_THE_HOST: Final = {"alarm", "refused_commit", "mail"}
+ON_THE_HOST: Final = {"alarm", "refused_commit"}
 _FORM: Final = re.compile(r'<form method="post" action="([^"]+)"[^>]*>(.*?)</form>', re.DOTALL)
 _HIDDEN: Final = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 _TYPED: Final = re.compile(r'<input name="([^"]+)" aria-label=')
@@ -171,6 +171,60 @@ def test_each_kind_is_settled_where_it_is_listed(
     assert answer.headers["location"] == "/"
     ids = {row["id"] for row in items_of(web) if row["kind"] == kind}
     assert item["id"] not in ids
+
+
+def test_letters_that_came_after_the_page_stay_unread(
+    web: RunningDashboard, browser: FakeBrowser
+) -> None:
+    web.hived.do(make_mail)
+    row = row_of(browser, "mail")
+    assert "from root: Good morning" in row
+    ((address, values, _),) = forms(row)
+    late = web.hived.call("root", "send", to="operator", body="Good night <b>all</b>")["id"]
+    assert browser.post(address, {}).status == 400
+    assert browser.post(address, {**values, "id": str(late)}).status == 400
+
+    assert browser.post(address, values).status == 303
+
+    page = browser.get("/agents/operator/mail").text
+    assert "Good morning" not in page
+    assert "Good night &lt;b&gt;all&lt;/b&gt;" in page
+    one = browser.post(address, {"page": "mail", "id": str(late)})
+    assert one.headers["location"] == "/agents/operator/mail"
+    assert "The inbox is empty." in browser.get("/agents/operator/mail").text
+
+
+def test_a_viewer_reads_letters_to_the_operator_and_marks_none(
+    web: RunningDashboard, browser: FakeBrowser
+) -> None:
+    web.hived.do(make_mail)
+    web.hived.link("vic", ["viewer"])
+    viewer = FakeBrowser(web, "vic")
+
+    page = viewer.get("/agents/operator/mail").text
+
+    assert "Good morning" in page
+    assert "/mail/read" not in page
+    assert "/mail/read" in browser.get("/agents/operator/mail").text
+    (item,) = [item for item in items_of(web) if item["kind"] == "mail"]
+    assert viewer.post("/mail/read", {"up_to": str(item["up_to"])}).status == 403
+    assert browser.post("/mail/read", {"up_to": str(item["up_to"])}).status == 303
+
+
+def test_dead_letters_that_came_after_the_page_are_kept(
+    web: RunningDashboard, browser: FakeBrowser
+) -> None:
+    web.hived.do(make_dead_letters)
+    ((address, values, _),) = forms(row_of(browser, "dead_letters"))
+    web.hived.do(make_dead_letters)
+    assert browser.post(address, {**values, "expected": "x"}).status == 400
+
+    assert browser.post(address, values).status == 303
+
+    (last,) = [item for item in items_of(web) if item["kind"] == "dead_letters"]
+    assert last["letters"] == 1
+    assert last["up_to"] > values["up_to"]  # type: ignore[operator]  # ids are text
+    assert browser.post(address, {**values, "up_to": str(last["up_to"])}).status == 303
 
 
 def test_an_offered_answer_is_a_button(web: RunningDashboard, browser: FakeBrowser) -> None:

@@ -38,12 +38,18 @@ class Ends:
         if box.dead.count > most[0] or box.dead.bytes > most[1]:
             self._trim(box, MessageState.DEAD, most)
 
-    def clear_dead(self, box: Box, most: int) -> int:
-        """Delete the oldest dead letters of this inbox; return how many."""
+    def count_dead(self, box: Box, last: int) -> int:
+        """The number of dead letters of this inbox whose id is at most `last`."""
+        sql = "SELECT COUNT(*) FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id <= ?"
+        count: int = self._db.value(sql, (box.number, int(MessageState.DEAD), last))
+        return count
+
+    def clear_dead(self, box: Box, most: int, last: int | None = None) -> int:
+        """Delete the oldest dead letters of this inbox, none above `last`; return how many."""
         rows = self._db.rows(
-            "SELECT id, size FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
-            " ORDER BY id LIMIT ?",
-            (box.number, int(MessageState.DEAD), most),
+            "SELECT id, size FROM queue WHERE inbox = ?1 AND state = ?2 AND rank = 0"
+            " AND (?4 IS NULL OR id <= ?4) ORDER BY id LIMIT ?3",
+            (box.number, int(MessageState.DEAD), most, last),
         )
         if rows := [(row[0], row[1]) for row in rows]:
             self._delete(box.number, MessageState.DEAD, rows)

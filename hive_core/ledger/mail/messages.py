@@ -281,10 +281,30 @@ class Messages:
         count: int = self._db.value(sql, (box.number, int(MessageState.DEAD), int(since * 1e6)))
         return count
 
-    def clear_dead(self, recipient: str) -> int:
-        """Delete dead letters of the recipient, a limited number at a time; return how many."""
+    def newest(self, recipient: str, *, dead: bool = False) -> str:
+        """The id of the newest message that waits, or of the newest dead letter; empty: none."""
         box = self._boxes.find(recipient)
-        return 0 if box is None else self._ends.clear_dead(box, _AT_ONCE)
+        newest = 0 if box is None else self._boxes.newest_id(box, dead=dead)
+        return text_id(newest) if newest else ""
+
+    def ack_up_to(self, recipient: str, last: str) -> int:
+        """Ack the oldest messages up to an id, a limited number at a time; return how many."""
+        box, most = self._boxes.find(recipient), number(last)
+        if box is None or most is None:
+            return 0
+        ids = self._boxes.ids_by_age(box, 0, _AT_ONCE, dead=False)
+        return self.ack(recipient, [text_id(id_) for id_ in ids if id_ <= most])
+
+    def dead_up_to(self, recipient: str, last: str) -> int:
+        """The number of dead letters of the recipient up to an id."""
+        box = self._boxes.find(recipient)
+        return 0 if box is None else self._ends.count_dead(box, number(last) or 0)
+
+    def clear_dead(self, recipient: str, last: str | None = None) -> int:
+        """Delete dead letters, up to an id or all, a limited number at a time; return how many."""
+        box = self._boxes.find(recipient)
+        most = None if last is None else number(last) or 0
+        return 0 if box is None else self._ends.clear_dead(box, _AT_ONCE, most)
 
     def next_due(self, recipient: str | None = None) -> float | None:
         """When the next lease or time to live ends in any inbox; for one inbox, a lower bound."""

@@ -51,6 +51,13 @@ class TodoRow(Result):
     due: float | None = Field(
         description="When it ends without the operator, in seconds since 1970."
     )
+    up_to: str = Field(
+        "", description="Of mail and dead letters: id of the newest one, for `clear_inbox` and"
+        " `clear_dead_letters`."
+    )  # fmt: skip
+    letters: int = Field(
+        0, description="Of dead letters: the number of all, also of those of more than 7 days ago."
+    )
 
 
 class TodoList(Result):
@@ -156,11 +163,14 @@ def _mail(call: Call) -> Iterator[TodoRow]:
     others = [letter for letter in first if letter.kind not in _LISTED]
     if count := mail.size(THE_OPERATOR)[0] - len(first) + len(others):
         since = others[0].sent_at if others else None
-        yield _row("mail", THE_OPERATOR, "", f"{count} in your inbox", since)
+        row = _row("mail", THE_OPERATOR, "", f"{count} in your inbox", since)
+        yield row.model_copy(update={"up_to": mail.newest(THE_OPERATOR)})
     for uuid in mail.parties():
         name = THE_OPERATOR if uuid == THE_OPERATOR else call.hive.name(uuid)
         if name is not None and (count := mail.recent_dead(uuid, call.now - DEAD_SHOWN)):
-            yield _row("dead_letters", name, name, f"{count} that {name} did not receive")
+            row = _row("dead_letters", name, name, f"{count} that {name} did not receive")
+            newest = mail.newest(uuid, dead=True)
+            yield row.model_copy(update={"up_to": newest, "letters": mail.dead(uuid)})
 
 
 def _row(

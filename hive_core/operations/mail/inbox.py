@@ -9,7 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.hooks import MessageGivenUp, emit
 from hive_core.broker.operation import Mutation, Params, Result, operation
-from hive_core.errors import InvalidArgument, NotAllowed
+from hive_core.errors import Conflict, InvalidArgument, NotAllowed
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.wire.record import Message
 from hive_core.operations.fields import WAIT_MOST, Agent
@@ -20,6 +20,7 @@ from hive_core.policy.rules import OPERATOR, SELF
 
 _AROUND = 16  # bytes for the text between two letters
 Ids = Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=1000)]
+MessageId = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class RecvParams(Params):
@@ -247,10 +248,47 @@ def _sent_page(call: Call, params: ListMessagesParams, sender: str) -> ListedLet
     return ListedLetters(messages=listed, next=end)
 
 
+class ClearInboxParams(Mutation):
+    ids: Ids | None = Field(None, description="Ids of the messages.")
+    up_to: MessageId | None = Field(
+        None,
+        description="In place of `ids`: id of the newest message; all others that wait and came"
+        " before it are acknowledged too, at most 1,000 in a call.",
+    )
+
+
+class ClearedInbox(Result):
+    cleared: int = Field(description="Number of them that were waiting for an ack.")
+
+
+@operation(action="administer", allow=OPERATOR)
+def clear_inbox(call: Call, params: ClearInboxParams) -> Record[ClearedInbox]:
+    """Acknowledge messages of the operator's own inbox, as a login does that receives no mail.
+
+    Messages of agents are not touched: an agent acknowledges its own, with `ack`.
+    """
+    mail = call.ledger.messages
+    if params.ids is not None and params.up_to is None:
+        cleared = mail.ack(THE_OPERATOR, params.ids)
+    elif params.up_to is not None and params.ids is None:
+        cleared = mail.ack_up_to(THE_OPERATOR, params.up_to)
+    else:
+        raise InvalidArgument("give either `ids` or `up_to`", field="up_to")
+    call.notify(inbox(THE_OPERATOR))
+    return Record(ClearedInbox(cleared=cleared), fields={"cleared": cleared})
+
+
 class ClearDeadLettersParams(Mutation):
     agent: Agent | None = Field(
         None, description="Agent whose dead letters are deleted; absent: those of the operator."
     )
+    up_to: MessageId | None = Field(
+        None, description="Id of the newest dead letter that is deleted; absent: all are."
+    )
+    expected: int | None = Field(
+        None, ge=0, description="With `up_to`: refuse unless so many dead letters are up to it."
+        " A letter that was sent before it may have become one later."
+    )  # fmt: skip
 
 
 class ClearedDeadLetters(Result):
@@ -263,8 +301,20 @@ def clear_dead_letters(call: Call, params: ClearDeadLettersParams) -> Record[Cle
 
     Without this call a dead letter is kept for 30 days.
     """
-    cleared = call.ledger.messages.clear_dead(_owner(call, params.agent))
+    owner = _owner(call, params.agent)
+    if params.up_to is not None and params.expected is not None:
+        _check_number(call, owner, params.up_to, params.expected)
+    cleared = call.ledger.messages.clear_dead(owner, params.up_to)
+    call.notify(inbox(owner))
     return Record(ClearedDeadLetters(cleared=cleared), fields={"cleared": cleared})
+
+
+def _check_number(call: Call, owner: str, up_to: str, expected: int) -> None:
+    there = call.ledger.messages.dead_up_to(owner, up_to)
+    if there != expected:
+        raise Conflict(
+            f"cannot clear dead letters: there are {there}, not {expected}; list them again"
+        )
 
 
 def _owner(call: Call, agent: str | None) -> str:

@@ -14,7 +14,7 @@ from hive_core.web.visit import Visit, redirect, refuse_field
 
 _DECIDED = (
     "approve", "deny", "answer", "approve_plan", "reject_plan", "judge_task", "lift_quarantine",
-    "clear_dead_letters", "stop_work",
+    "clear_dead_letters", "clear_inbox", "stop_work",
 )  # fmt: skip
 _SHOWN = 5
 _DIGITS = 8  # of a commit, which are typed

@@ -8,17 +8,18 @@ from typing import Final
 from starlette.responses import Response
 
 from hive_core.errors import NotFound
+from hive_core.web.pages.agent import OPERATOR
 from hive_core.web.visit import Visit, refuse_field
 
-_OPERATOR: Final = "operator"
 _OPERATIONS: Final[Mapping[str, str]] = {
-    "start": "start", "lift": "lift_quarantine", "clear-dead": "clear_dead_letters",
+    "start": "start",
+    "lift": "lift_quarantine",
     "stop-work": "stop_work",
-}  # fmt: skip
+}
 
 
 async def settle_agent(visit: Visit) -> Response:
-    """Start an agent, lift its quarantine, clear its dead letters, or stop its work."""
+    """Start an agent, lift its quarantine, or stop its work."""
     action, name = visit.parts["action"], visit.parts["name"]
     operation = _OPERATIONS.get(action)
     if operation is None:
@@ -26,8 +27,28 @@ async def settle_agent(visit: Visit) -> Response:
     reason = None
     if action == "stop-work":
         reason = visit.form.get("reason", "").strip() or refuse_field("reason", "say why")
-    agent = None if (action, name) == ("clear-dead", _OPERATOR) else name
-    return await visit.change(operation, "/", agent=agent, reason=reason)
+    return await visit.change(operation, "/", agent=name, reason=reason)
+
+
+async def clear_dead_letters(visit: Visit) -> Response:
+    """Delete the dead letters that the page counted, and none that came later."""
+    up_to, expected = visit.form.get("up_to", ""), visit.form.get("expected", "")
+    if not expected.isdecimal():
+        refuse_field("expected", "is not a number")
+    name = visit.parts["name"]
+    return await visit.change(
+        "clear_dead_letters", "/", agent=None if name == OPERATOR else name, up_to=up_to,
+        expected=int(expected),
+    )  # fmt: skip
+
+
+async def read_mail(visit: Visit) -> Response:
+    """Acknowledge one letter to the operator, or those up to the newest that the page showed."""
+    id_, up_to = visit.form.get("id"), visit.form.get("up_to")
+    if (id_ is None) == (up_to is None):
+        refuse_field("up_to", "name one letter or the newest one")
+    back = "/agents/operator/mail" if visit.form.get("page") == "mail" else "/"
+    return await visit.change("clear_inbox", back, ids=None if id_ is None else [id_], up_to=up_to)
 
 
 async def judge_result(visit: Visit) -> Response:
