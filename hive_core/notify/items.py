@@ -19,6 +19,8 @@ _CLASS_OF_TODO: Final[Mapping[str, NoticeClass]] = {
     "alarm": "urgent", "refused_commit": "urgent",
 }  # fmt: skip
 _CRITICAL: Final = "critical: "
+# What happens to a budget that people are told of; others give it or take it back.
+_SHORT: Final = frozenset({"low", "used_up", "owed", "stopped"})
 _ENDED: Final = frozenset({"done", "cancelled"})
 SILENT: Final = "silent"
 _NAMES: Final[Mapping[str, str]] = {"refused_commit": "commit refused", "alarm": "alarm"}
@@ -28,7 +30,8 @@ _NAMES: Final[Mapping[str, str]] = {"refused_commit": "commit refused", "alarm":
 class NoticeItem:
     """`key` identifies the item. An agent may have written `text`.
 
-    `id` is what settles it: of a question, a task, an approval, or the name of an agent.
+    `id` is what settles it: of a question, a task, an approval, or the name of an agent. `task` is
+    the one whose own budget it is about.
     """
 
     key: str
@@ -37,6 +40,7 @@ class NoticeItem:
     agent: str = ""
     text: str = ""
     id: str = ""
+    task: str = ""
 
     def is_for(self, route: NotifyRoute) -> bool:
         """Whether the receiver asked for such items."""
@@ -82,9 +86,9 @@ def event_item(event: Row) -> NoticeItem | None:
     about: Row = fields if isinstance(fields, dict) else {}
     seq, target = event.get("seq"), str(event.get("target") or "")
     kind = event.get("kind")
-    if kind == "budget":
-        text = str(event.get("reason") or "")
-        return NoticeItem(f"budget:{seq}", "budget", "budget", target, text, target)
+    if kind == "budget" and event.get("operation") in _SHORT:
+        text, task = str(event.get("reason") or ""), str(about.get("task") or "")
+        return NoticeItem(f"budget:{seq}", "budget", "budget", target, text, target, task)
     if kind == "task" and about.get("assigner") == "operator" and about.get("state") in _ENDED:
         text = str(event.get("reason") or about.get("status") or about.get("state"))
         task = str(about.get("task"))

@@ -14,7 +14,8 @@ from hive_core.plan.printable import escape
 LINKS_MOST: Final = 2
 _LABEL_MOST: Final = 40
 _WHY: Final = "by the link of a notification"
-_DECIDED: Final = frozenset({"approval", "plan"})
+_DECIDED: Final = frozenset({"approval", "plan", "judgement"})
+_OF_TASKS: Final = frozenset({"plan", "judgement"})  # kinds of items whose id is that of a task
 # Kinds of items whose agent had better not go on.
 _STOPPED: Final = frozenset({"escalation", "budget", "failed", "parked"})
 WantedLink = dict[str, object]
@@ -22,11 +23,12 @@ WantedLink = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class LinkedThing:
-    """What the links of a notice decide, or the agent that they stop."""
+    """What the links of a notice decide, the agent that they stop, or the task that they cancel."""
 
     kind: str
     id: str
     agent: str
+    task: str = ""
 
 
 def linked_thing(route: NotifyRoute, notice: Notice) -> LinkedThing | None:
@@ -42,7 +44,8 @@ def linked_thing(route: NotifyRoute, notice: Notice) -> LinkedThing | None:
         or (kind == "question" and route.text == "full")
         or (kind in _STOPPED and notice.agent)
     )
-    return LinkedThing(kind, id_, notice.agent) if is_linked else None
+    task = id_ if kind in _OF_TASKS else notice.task
+    return LinkedThing(kind, id_, notice.agent, task) if is_linked else None
 
 
 def approval_links(id_: str) -> list[WantedLink]:
@@ -68,6 +71,11 @@ def question_links(details: Mapping[str, object], id_: str) -> list[WantedLink]:
 def stop_links(agent: str) -> list[WantedLink]:
     """A stop keeps all that the agent has, and the operator starts it again."""
     return [_wish("stop", "Stop", agent=agent)]
+
+
+def cancel_links(task: str) -> list[WantedLink]:
+    """A cancelled task keeps what its agent has done so far; a new one begins the work again."""
+    return [_wish("cancel_task", "Cancel task", task=task, reason=_WHY)] if task else []
 
 
 def _wish(operation: str, label: str, **parameters: object) -> WantedLink:

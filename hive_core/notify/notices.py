@@ -35,8 +35,8 @@ class NoticeLink(BaseModel):
 class Notice(BaseModel):
     """What is sent. Notices with the same `key` replace each other on a phone.
 
-    `item` and `agent` say what it is about, `place` is the path of its page on the dashboard, and
-    `since` is when an item that is settled was first sent.
+    `item`, `agent` and `task` say what it is about, `place` is the path of its page on the
+    dashboard, and `since` is when an item that is settled was first sent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,6 +49,7 @@ class Notice(BaseModel):
     links: tuple[NoticeLink, ...] = ()
     item: tuple[str, str] = ("", "")  # its kind and id; a digest has none
     agent: str = ""
+    task: str = ""
     place: str = ""
     since: float = 0.0
 
@@ -78,6 +79,7 @@ class HeldEvent(BaseModel):
     agent: str = ""
     text: str = ""
     id: str = ""
+    task: str = ""
 
     @property
     def item(self) -> NoticeItem:
@@ -109,7 +111,7 @@ def hold_events(state: RouteState, route: NotifyRoute, items: Sequence[NoticeIte
     new = [
         HeldEvent(
             key=item.key, kind=item.kind, notice_class=item.notice_class, agent=item.agent,
-            text=item.text, id=item.id,
+            text=item.text, id=item.id, task=item.task,
         )
         for item in chosen
     ]  # fmt: skip
@@ -179,7 +181,7 @@ def _send(
 def _notice_of(route: NotifyRoute, item: NoticeItem, kind: NoticeKind, title: str) -> Notice:
     return Notice(
         kind=kind, key=item.key, notice_class=item.notice_class, title=title,
-        body=item.body(route), item=(item.kind, item.id), agent=item.agent,
+        body=item.body(route), item=(item.kind, item.id), agent=item.agent, task=item.task,
         place=item.place(route),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from hive_core.notify.links import (
     LinkedThing,
     WantedLink,
     approval_links,
+    cancel_links,
     plan_links,
     question_links,
     stop_links,
@@ -87,10 +88,11 @@ class LoginSource(LoginConnection):
     async def _wishes(self, thing: LinkedThing) -> list[WantedLink]:
         if thing.kind == "approval":
             return approval_links(thing.id)
+        cancel = cancel_links(thing.task)
         if thing.kind == "plan":  # it waits under the id of its task
             plans = rows_of(await self.call("list_plans", {"task": thing.id}), "plans")
-            return plan_links(thing.id, str(plans[0]["plan"])) if plans else []
+            return [*plan_links(thing.id, str(plans[0]["plan"])), *cancel] if plans else []
         if thing.kind == "question":
             details = await self.call("get_question", {"question": thing.id})
             return question_links(details, thing.id)
-        return stop_links(thing.agent)
+        return [*cancel, *(stop_links(thing.agent) if thing.kind != "judgement" else [])]

@@ -10,7 +10,7 @@ from fixtures.approvals import row as approval_row
 from fixtures.approvals import waits
 from fixtures.logins import LoginClient
 from fixtures.notify_source import WorldSource
-from fixtures.tasks import give
+from fixtures.tasks import finish, give
 from fixtures.world import World, names, world
 
 from hive_core.errors import Conflict, NotFound
@@ -19,15 +19,24 @@ from hive_core.notify.items import event_item, todo_items
 from hive_core.notify.links import (
     LinkedThing,
     approval_links,
+    cancel_links,
     linked_thing,
     plan_links,
     question_links,
     stop_links,
 )
-from hive_core.notify.notices import Notice, NoticeLink, RouteState, decide_notices
+from hive_core.notify.notices import (
+    Notice,
+    NoticeLink,
+    RouteState,
+    decide_notices,
+    hold_events,
+)
+from hive_core.notify.outcomes import SettledItem
 from hive_core.notify.senders import ACTIONS_MOST, ntfy_message
 
 FULL = NotifyRoute(type="ntfy", url="https://x.example", topic="t", text="full")
+ENDING = ("cancelled", "stopping")
 TITLE = FULL.model_copy(update={"text": "title"})
 
 
@@ -48,6 +57,8 @@ def notice(kind: str, id_: str, sent: str = "new") -> Notice:
         ("escalation", "q2", "new", TITLE, LinkedThing("escalation", "q2", "ann")),
         ("parked", "ann", "new", TITLE, LinkedThing("parked", "ann", "ann")),
         ("failed", "ann", "settled", FULL, None),
+        ("plan", "t1", "new", TITLE, LinkedThing("plan", "t1", "ann", "t1")),
+        ("judgement", "t1", "reminder", TITLE, LinkedThing("judgement", "t1", "ann", "t1")),
         ("quarantine", "ann", "new", FULL, None),
         ("task ended", "t1", "new", FULL, None),
         ("", "", "digest", FULL, None),
@@ -69,8 +80,12 @@ def test_a_question_offers_its_first_answers_and_one_of_several_items_none() -> 
 
 
 def test_no_link_says_yes() -> None:
-    wishes = [*approval_links("a1"), *plan_links("t1", "p1"), *stop_links("ann")]
-    assert [wish["operation"] for wish in wishes] == ["deny", "reject_plan", "stop"]
+    wishes = [
+        *approval_links("a1"), *plan_links("t1", "p1"), *stop_links("ann"), *cancel_links("t1"),
+    ]  # fmt: skip
+    operations = [wish["operation"] for wish in wishes]
+    assert operations == ["deny", "reject_plan", "stop", "cancel_task"]
+    assert cancel_links("") == []
 
 
 def test_three_buttons_are_the_most() -> None:
@@ -145,6 +160,52 @@ def test_a_link_stops_the_agent_that_escalates_or_failed(made: World) -> None:
     (link,) = asyncio.run(source.links(LinkedThing("parked", "ann", "ann")))
     phone.call("use_link", secret=link.url.rpartition("/")[2])
     assert wanted_state(made, "ann") == "stopped"
+
+
+def use(made: World, link: NoticeLink) -> None:
+    """What the reader of a notice does with its button."""
+    LoginClient(made).call("use_link", secret=link.url.rpartition("/")[2])
+
+
+def test_a_link_cancels_the_task_of_a_plan_or_of_a_result_that_waits(made: World) -> None:
+    source = WorldSource(made)
+    planned = give(made, "operator", "ann", plan_required=True)
+    made.call("ann", "create_plan", task=planned, steps=[{"title": "one"}])
+    delivered = give(made, "operator", "root", criteria={"text": "It closes."})
+    finish(made, "root", delivered)
+    items = {item.kind: item for item in todo_items(asyncio.run(source.todo()))}
+    for kind, labels in (("plan", ["Reject", "Cancel task"]), ("judgement", ["Cancel task"])):
+        (sent,), _ = decide_notices(TITLE, RouteState(), [items[kind]], 1000.0)
+        thing = linked_thing(TITLE, sent)
+        assert thing is not None
+        links = asyncio.run(source.links(thing))
+        assert [link.label for link in links] == labels
+        use(made, links[-1])
+        assert task_state(made, items[kind].id) in ENDING
+        item = SettledItem(kind, thing.task, thing.agent, 0.0)
+        assert asyncio.run(source.outcome(item)) == "cancelled by a link"
+
+
+def test_a_link_cancels_the_task_whose_own_budget_is_used_up(made: World) -> None:
+    source = WorldSource(made)
+    made.call("operator", "start", agent="ann")
+    _, cursor = asyncio.run(source.events(None))
+    task = give(made, "operator", "ann", budget={"tokens": 10})
+    made.call("ann", "report_usage", task=task, tokens_in=10)
+    events, _ = asyncio.run(source.events(cursor))
+    items = [item for event in events if (item := event_item(event)) and item.task]
+    state = hold_events(RouteState(), TITLE, items[-1:])
+    (sent,), _ = decide_notices(TITLE, state, [], 1000.0)
+    thing = linked_thing(TITLE, sent)
+    assert thing == LinkedThing("budget", "ann", "ann", task)
+    cancel, stop = asyncio.run(source.links(thing))
+    assert (cancel.label, stop.label) == ("Cancel task", "Stop")
+    use(made, cancel)
+    assert task_state(made, task) in ENDING
+
+
+def task_state(made: World, task: str) -> str:
+    return made.ledger.tasks.require(task).state.value
 
 
 def wanted_state(made: World, agent: str) -> str:

@@ -65,7 +65,11 @@ def test_ended_tasks_of_the_operator_and_budgets_are_told() -> None:
     assert (item.key, item.notice_class) == ("task:t1", "done")
     assert event_item({**task, "fields": {**task["fields"], "assigner": "u1"}}) is None  # type: ignore[dict-item]  # JSON
     assert event_item({**task, "fields": {**task["fields"], "state": "in_progress"}}) is None  # type: ignore[dict-item]  # JSON
-    budget = event_item({"seq": 5, "kind": "budget", "target": "ann", "reason": "empty"})
+    used_up = {
+        "seq": 5, "kind": "budget", "operation": "used_up", "target": "ann", "reason": "empty",
+    }  # fmt: skip
+    budget = event_item(used_up)
+    assert event_item({**used_up, "operation": "reserved"}) is None
     assert budget is not None
     assert budget.notice_class == "budget"
 

@@ -255,13 +255,16 @@ def giver_name(call: Call, budget: Budget) -> str:
     return OPERATOR
 
 
-def log_budget_event(call: Call, budget: Budget, operation: str, text: str) -> None:
-    """Write an event of kind `budget`."""
+def log_budget_event(
+    call: Call, budget: Budget, operation: str, text: str, task: str = ""
+) -> None:  # fmt: skip
+    """Write an event of kind `budget`. `task`: the one whose own budget it is."""
+    name = call.hive.name(budget.agent)
     fields = {
-        "of": budget.kind.value, "tier": budget.tier,
+        "target_name": name or budget.agent, "of": budget.kind.value, "tier": budget.tier,
         "left": to_display(budget.kind, budget.free),
         "spent": to_display(budget.kind, budget.spent),
-        "over": to_display(budget.kind, budget.over),
+        "over": to_display(budget.kind, budget.over), **({"task": task} if task else {}),
     }  # fmt: skip
     call.ledger.events.append(
         AuditEntry(

@@ -165,7 +165,7 @@ def _warn_if_low(call: Call, fund: TaskFund) -> None:
             usage.set_caps(fund.task, budget.agent, {})
             capped = TaskCapRow(fund.task, budget.agent, {}, "", None)
         text = f"{subject} is used up: {usage_text(call, budget)}"
-        log_budget_event(call, budget, "used_up", text)
+        log_budget_event(call, budget, "used_up", text, fund.task)
         request_report_at_cap(
             call, capped, f"its {budget_title(budget)}, {usage_text(call, budget)}"
         )
@@ -175,7 +175,7 @@ def _warn_if_low(call: Call, fund: TaskFund) -> None:
         return
     call.ledger.budgets.funds.save(replace(fund, budget=replace(budget, warned=True)))
     text = f"{subject} runs low: {usage_text(call, budget)}"
-    log_budget_event(call, budget, "low", text)
+    log_budget_event(call, budget, "low", text, fund.task)
     if name := call.hive.name(budget.agent):
         send_notice(call, call.hive, name, BUDGET, text)
     _tell_assigner(call, fund, text)
