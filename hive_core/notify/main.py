@@ -89,7 +89,7 @@ def build_sender(
         case "ntfy":
             return NtfySender(route, client, secret, dashboard)
         case "webhook":
-            return WebhookSender(route, client, webhook_key(secret))
+            return WebhookSender(route, client, webhook_key(secret), dashboard)
         case "apprise":
             return apprise_sender(secret)
 

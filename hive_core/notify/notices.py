@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
@@ -52,6 +53,16 @@ class Notice(BaseModel):
     task: str = ""
     place: str = ""
     since: float = 0.0
+
+
+def item_address(notice: Notice, dashboard: str) -> str:
+    """Where the item is decided; empty where it is settled, or there is no dashboard."""
+    return f"{dashboard}{notice.place}" if dashboard and notice.kind != "settled" else ""
+
+
+def sequence_id(key: str) -> str:
+    """A name of the item that says nothing about it."""
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 class ShownItem(BaseModel):

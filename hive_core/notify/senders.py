@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
 import hmac
 import importlib
 import json
@@ -28,7 +27,8 @@ from hive_core.notify.deliveries import (
     Rejected,
     TryLater,
 )
-from hive_core.notify.notices import Notice, NoticeLink
+from hive_core.notify.notices import Notice, NoticeLink, item_address, sequence_id
+from hive_core.notify.webhook_body import webhook_body
 from hive_core.plan.printable import escape
 from hive_core.services.retries import retry_after
 
@@ -81,20 +81,15 @@ def ntfy_message(topic: str, notice: Notice, dashboard: str) -> dict[str, object
         "tags": ["ballot_box_with_check" if settled else _TAGS[notice.notice_class]],
         "sequence_id": sequence_id(notice.key),
     }  # fmt: skip
-    page = f"{dashboard}{notice.place}"
-    opens = [NoticeLink(label="Open", url=page)] if dashboard and not settled else []
-    if opens:
+    page = item_address(notice, dashboard)
+    opens = [NoticeLink(label="Open", url=page)] if page else []
+    if page:
         message["click"] = page
     message["actions"] = [
         {"action": "view", "label": link.label, "url": link.url}
         for link in (*opens, *notice.links)[:ACTIONS_MOST]
     ]
     return message
-
-
-def sequence_id(key: str) -> str:
-    """A name of the item that says nothing about it."""
-    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def cut_bytes(text: str, most: int) -> str:
@@ -105,23 +100,18 @@ def cut_bytes(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSender:
-    """Posts signed JSON. The id is that of the delivery, so a receiver knows a repeated one."""
+    """Posts signed JSON. The id is that of the delivery, so a receiver knows a repeated one.
+
+    `dashboard`: the address of its first page; empty: none.
+    """
 
     route: NotifyRoute
     client: httpx2.AsyncClient
     key: bytes
+    dashboard: str = ""
 
     async def send(self, delivery: NoticeDelivery) -> DeliveryOutcome:
-        notice = delivery.notice
-        body = json.dumps({
-            "type": f"notice.{notice.kind}",
-            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(delivery.created)),
-            "data": {
-                "item": sequence_id(notice.key), "class": notice.notice_class,
-                "title": notice.title, "text": notice.body,
-                "links": [link.model_dump() for link in notice.links],
-            },
-        }).encode()  # fmt: skip
+        body = webhook_body(delivery.notice, delivery.created, self.dashboard)
         headers = sign_webhook(self.key, delivery.id, int(time.time()), body)
         return await _post(self.client, self.route.url, body, headers)
 
