@@ -26,7 +26,7 @@ from hive_core.notify.source import NoticeSource
 from hive_core.services.service_files import ServiceStateFile
 
 log = logging.getLogger(__name__)
-EVERY: Final = 2.0
+EVERY: Final = 1.0
 LOOK_EVERY: Final = 30.0  # seconds between two looks at what waits, though nothing happened
 SILENT_AFTER: Final = 60.0
 

@@ -19,7 +19,7 @@ from hive_core.services.login import LoginConnection, Row, rows_of
 from hive_core.varlink import Message
 
 # Kinds of events that people are told of, or after which other things may wait.
-WATCHED: Final = ("task", "budget", "question", "escalation", "crash")
+WATCHED: Final = ("task", "budget", "question", "escalation", "crash", "approval")
 _PAGES: Final = 10  # of the log, for the call that settled something; each is 1,000 events
 _EARLIER: Final = 60.0
 

@@ -52,6 +52,20 @@ def test_a_deploy_restarts_is_watched_and_is_confirmed() -> None:
     play(story)
 
 
+def test_a_request_that_waits_for_the_operator_is_an_event() -> None:
+    async def story(harness: DeployHarness) -> None:
+        approval = harness.request("bob", proposal({"agent.toml": ""}))
+        await harness.settle()
+        assert harness.state_of(approval) is S.PENDING
+        log = harness.ledger.events.page(0, 1000)
+        (event,) = [event for event in log if event.kind == "approval"]
+        assert event.fields == {
+            "caller_name": "daemon", "approval": approval, "target_name": "bob",
+        }  # fmt: skip
+
+    play(story)
+
+
 def test_the_first_generation_began_when_the_agent_was_made() -> None:
     """`hive history` showed one time for generations 1 and 2: that of the first deploy."""
 

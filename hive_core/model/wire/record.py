@@ -24,7 +24,7 @@ LOGIN = "login"
 EVENT_KINDS = (
     "change", "record", "refusal", "adopt", "start", "exit", "crash", "activity", "limit", "task",
     "question", "escalation", "trigger", "budget", "reminder", "tool", "model", "subagent",
-    "egress", "phase", "revoked", "revocation_left",
+    "egress", "phase", "approval", "revoked", "revocation_left",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, TypedDict, Unpack
 
 from hive_core.broker.call import Call
@@ -12,6 +12,7 @@ from hive_core.operations.notices import CONFIG, send_notice
 from hive_core.plan.effect import undo
 from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
+WAITS_EVENT: Final = "approval"  # the kind of event of a request that waits for the operator
 REASON_MOST: Final = 4096
 LINES_MOST: Final = 8192
 _S = ApprovalState
@@ -47,6 +48,17 @@ class OutcomeDetails(TypedDict, total=False):
     by: str
     reason: str
     lines: str
+
+
+def ask_operator(call: Call, approval: Approval) -> Mapping[str, object]:
+    """Let a request that was checked wait for the operator; return the fields of its event.
+
+    Nothing else says in the log that it waits, and who waits for it may not poll.
+    """
+    call.ledger.approvals.move(approval.id, "check", call.now)
+    call.notify(approval_topic(approval.id))
+    name = call.hive.name(approval.agent)
+    return {"approval": approval.id, **({"target_name": name} if name else {})}
 
 
 def end_approval(call: Call, approval: Approval, event: str, **how: Unpack[OutcomeDetails]) -> None:

@@ -23,7 +23,7 @@ from hive_core.model.config.approval import (
     Generation,
 )
 from hive_core.model.config.settings import NIX_IMAGE
-from hive_core.operations.approvals.outcome import end_approval
+from hive_core.operations.approvals.outcome import WAITS_EVENT, ask_operator, end_approval
 from hive_core.operations.approvals.views import list_followers, strongest_effect
 from hive_core.reconcile.deploy import transactions
 from hive_core.reconcile.deploy.context import (
@@ -105,9 +105,8 @@ class ApprovalSteps:
         call.ledger.approvals.record_review(
             approval.id, checked.binding, effect, checked.request, {**checked.review, **held}
         )
-        call.ledger.approvals.move(approval.id, "check", call.now)
-        call.notify(f"approval:{approval.id}")
-        return Record(DeployResult(text="pending"))
+        fields = ask_operator(call, approval)
+        return Record(DeployResult(text="pending"), fields, kind=WAITS_EVENT)
 
     # Approved: check the binding, build, put in place
 
