@@ -81,6 +81,7 @@ PICTURES: Final = (
     Picture("new", "/new?parent=press"),
     Picture("selected", "/selected/stop?agents=bench-1,bench-2"),
     Picture("tasks", "/tasks"),
+    Picture("task", "/tasks/{task}"),
     Picture("task-graph", "/tasks/graph"),
     Picture("timeline", "/timeline?window=6h"),
     Picture("cost", "/cost"),
@@ -172,7 +173,7 @@ def seed(world: World) -> dict[str, str]:
     world.seen.states[world.uuid("bench-10")] = State.FAILED
     return {
         "question": str(question), "plan": _plan(world), "approval": _ask_approval(world),
-        "trigger": trigger, "link": _offer_link(world),
+        "trigger": trigger, "link": _offer_link(world), "task": _deliver(world),
     }  # fmt: skip
 
 
@@ -181,6 +182,25 @@ def _plan(world: World) -> str:
     task = give(world, "operator", "clerk", title="Sort the archive", plan_required=True)
     steps = ["list the boxes", "sort them by year", "write the index"]
     world.call("clerk", "create_plan", task=task, steps=steps, note="Two days.")
+    return task
+
+
+def _deliver(world: World) -> str:
+    """A task whose result waits for a verdict."""
+    task = give(
+        world, "operator", "editor", title="Check the table of contents", deadline=0,
+        description="Compare each entry with the page that it names.",
+        criteria={"text": "Each entry names the right page.", "retries": 2},
+    )  # fmt: skip
+    plan = world.call(
+        "editor", "create_plan", task=task, steps=["read the entries", "read the pages"]
+    )["plan"]
+    world.call("operator", "approve_plan", task=task, plan=plan)
+    for step in (1, 2):
+        world.call("editor", "update_plan_step", plan=plan, step=step, status="done")
+    _report(world, "editor", task, 9_000)
+    summary = "All 24 entries are right.\nThe index has two of them twice."
+    finish(world, "editor", task, summary=summary)
     return task
 
 

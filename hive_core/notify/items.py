@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.model.config.notify import NoticeClass, NotifyRoute
-from hive_core.services.item_places import item_place
+from hive_core.services.item_places import TASK_ENDED, item_place
 
 Row = Mapping[str, object]
 
@@ -57,8 +57,9 @@ class NoticeItem:
 
     def place(self, route: NotifyRoute) -> str:
         """The path of its page on the dashboard; empty where the route may name nothing."""
-        has_page = route.text != "none" and self.id
-        return item_place(self.kind, self.id) if has_page else ""
+        if route.text == "none" or not self.id:
+            return ""
+        return item_place(TASK_ENDED, self.task) if self.task else item_place(self.kind, self.id)
 
     def body(self, route: NotifyRoute) -> str:
         return self.text[:_TEXT_MOST] if route.text == "full" else ""
@@ -92,7 +93,7 @@ def event_item(event: Row) -> NoticeItem | None:
     if kind == "task" and about.get("assigner") == "operator" and about.get("state") in _ENDED:
         text = str(event.get("reason") or about.get("status") or about.get("state"))
         task = str(about.get("task"))
-        return NoticeItem(f"task:{task}", "task ended", "done", target, text, task)
+        return NoticeItem(f"task:{task}", TASK_ENDED, "done", target, text, task)
     return None
 
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
+TASK_ENDED: Final = "task ended"
 _PLACES: Final[Mapping[str, str]] = {
     "question": "/questions/{id}", "escalation": "/questions/{id}", "plan": "/plans/{id}",
-    "judgement": "/tasks",
+    "judgement": "/tasks/{id}",
     "approval": "/approvals/{id}", "parked": "/agents/{id}", "failed": "/agents/{id}",
     "quarantine": "/agents/{id}", "dead_letters": "/agents/{id}/mail",
     "mail": "/agents/operator/mail", "refused_commit": "/audit",
     # What only notices tell of.
-    "budget": "/agents/{id}", "task ended": "/tasks",
+    "budget": "/agents/{id}", TASK_ENDED: "/tasks/{id}",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from fixtures.chromium import FOREIGN, Browser
 from fixtures.dashboard import RunningDashboard
 from fixtures.hostile_text import HOSTILE
 from fixtures.logins import open_login
-from fixtures.tasks import give
+from fixtures.tasks import finish, give
 from fixtures.world import World, rows
 
 from hive_core.web.pages import agent, cost, more
@@ -93,13 +93,16 @@ def _fill(world: World) -> list[str]:
     asked = world.call("root", "ask_user", items=[{"prompt": "Which?", "options": ["a", "b"]}])
     plan = give(world, "operator", "w-9", title="Dig", plan_required=True)
     world.call("w-9", "create_plan", task=plan, steps=["look", "dig"], note="slowly")
+    judged = give(world, "operator", "w-10", title="Oil it", criteria={"text": "Quiet."})
+    finish(world, "w-10", judged, summary="It is quiet.")
     approval = waits(world, "root", "lead")
     link = {"operation": "stop", "parameters": {"agent": "w-9", "recursive": True}, "label": "Stop"}
     offered = open_login(world, "notify", ["notifier"]).call("offer_links", links=[link])
     secret = str(offered["links"][0]["url"]).rpartition("/")[2]
     return [
         f"/questions/{asked['question']}", f"/plans/{plan}", f"/approvals/{approval}",
-        f"/more/triggers/{fires}", f"/link/{secret}", "/link/no_x",
+        f"/more/triggers/{fires}", f"/tasks/{first}", f"/tasks/{judged}",
+        f"/link/{secret}", "/link/no_x",
     ]  # fmt: skip
 
 

@@ -315,7 +315,7 @@ def test_a_browser_reports_nothing_of_hostile_pages(chrome: Browser, name: str) 
         chrome.until("location.pathname !== '/login' && document.readyState === 'complete'")
         agent_path = f"/agents/{quote(name_in(text), safe='')}"
         for path in ("/audit", "/", "/tree", "/approvals/x", "/questions/x", "/plans/x",
-                     f"{agent_path}/talk", "/timeline", "/tasks/graph"):  # fmt: skip
+                     f"{agent_path}/talk", "/timeline", "/tasks/graph", "/tasks/x"):  # fmt: skip
             chrome.open(hive.served.origin + path)
             assert chrome.run(FOREIGN) == [], path
             assert chrome.run("return window.reports") == [], path

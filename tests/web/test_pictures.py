@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pictures import BYTES_MOST, PHONE, PICTURES, Picture
 
-from hive_core.web.pages import agent, attention, cost, more, timeline, tree, work
+from hive_core.web.pages import agent, attention, cost, more, task, timeline, tree, work
 from hive_core.web.routes import ROUTES, Handler, show_badge
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -15,7 +15,8 @@ OUTSIDE = ("/login", "/link/")  # what is served without a login
 # What answers without a page of its own.
 NO_PAGES = frozenset({
     show_badge, attention.show_next, attention.show_rows, tree.show_rows, timeline.show_rows,
-    more.download, work.show_task_rows, cost.show_cost_rows, agent.show_agent_rows,
+    more.download, task.show_task_rows, work.show_task_rows, cost.show_cost_rows,
+    agent.show_agent_rows,
 })  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from starlette.responses import Response
 
 from hive_core.errors import NotFound
+from hive_core.web.pages import task
 from hive_core.web.pages.agent import OPERATOR
 from hive_core.web.visit import Visit, refuse_field
 
@@ -61,7 +62,9 @@ async def judge_result(visit: Visit) -> Response:
     attempt = visit.form.get("attempt", "")
     if not attempt.isdecimal():
         refuse_field("attempt", "is not a number")
+    id_ = visit.parts["id"]
+    back = task.address(id_) if visit.form.get("page") == "task" else "/"
     return await visit.change(
-        "judge_task", "/", task=visit.parts["id"], verdict=verdict, feedback=feedback,
+        "judge_task", back, task=id_, verdict=verdict, feedback=feedback,
         attempt=int(attempt),
     )  # fmt: skip

@@ -75,7 +75,7 @@ async function reload(topic) {
   const response = await fetch(place.dataset.rows + location.search);
   if (!response.ok) return;
   const html = await response.text();
-  const at = place.querySelector(".current a")?.href;
+  const at = (place.querySelector(".current a.to") ?? place.querySelector(".current a"))?.href;
   const focused = place.contains(document.activeElement) ? document.activeElement.href : undefined;
   const link = (href) => href && [...place.querySelectorAll("a")].find((each) => each.href === href);
   const opened = [...place.querySelectorAll("details")].map((each) => each.open);
