@@ -59,6 +59,38 @@ def test_rows_change_without_a_reload(chrome: Browser, web: RunningDashboard) ->
     assert chrome.run("return window.same")
 
 
+def test_the_list_does_not_move_under_the_pointer_or_the_focus(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    first, second = (
+        web.hived.call("root", "ask_user", items=[{"prompt": prompt}])["question"]
+        for prompt in ("Hold one?", "Hold two?")
+    )
+    chrome.open(f"{web.origin}/")
+    row = "document.querySelector(`a.open[href$='${arguments[0]}']`).closest('li')"
+    chrome.until(f"{row}.querySelector('.settle')", second)
+    chrome.point_at(f"a.open[href$='{second}']")
+    top = chrome.until(f"{row}.getBoundingClientRect().top", second)
+
+    urgent = web.hived.call("root", "escalate", issue="Fire", severity="error")["escalation"]
+    chrome.until("document.querySelector('#held span').textContent.startsWith('1 new, 0')")
+    web.hived.call("operator", "answer", question=first, answers=["yes"])
+    chrome.until("document.querySelector('#held span').textContent.startsWith('1 new, 1 settled')")
+    assert chrome.until(f"{row}.getBoundingClientRect().top", second) == top
+    assert chrome.until(f"{row}.classList.contains('over')", first)
+    chrome.point_at("h1")
+    chrome.until("document.querySelector(`a.open[href$='${arguments[0]}']`)", urgent)
+    assert chrome.run("return document.getElementById('held').hidden")
+    assert "Hold one?" not in chrome.text("#attention")
+
+    chrome.until(f"({row}.querySelector('a.open').focus(), true)", second)
+    web.hived.call("operator", "answer", question=urgent, answers=["put out"])
+    chrome.until("!document.getElementById('held').hidden")
+    assert "Fire" in chrome.text("#attention")
+    chrome.find("#held button").click()
+    chrome.until("!document.getElementById('attention').textContent.includes('Fire')")
+
+
 def test_tasks_change_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
     chrome.open(f"{web.origin}/tasks")
     chrome.run("window.same = true")
@@ -74,7 +106,7 @@ def test_the_page_of_a_task_changes_without_a_reload_and_keeps_what_is_typed(
     task = web.hived.do(lambda world: give(world, "operator", "carl", title="Oil it"))
     chrome.open(f"{web.origin}/tasks")
     chrome.until("document.querySelector(arguments[0])", f"a.to[href='/tasks/{task}']")
-    chrome.run("document.querySelector(arguments[0]).click()", f"a.to[href='/tasks/{task}']")
+    chrome.run(f"document.querySelector(\"a.to[href='/tasks/{task}']\").click()")
     chrome.until_path(f"/tasks/{task}")
     chrome.run(
         "window.same = true;"
@@ -100,7 +132,7 @@ def test_a_result_is_accepted_by_its_key(chrome: Browser, web: RunningDashboard)
     task = web.hived.do(deliver)
     chrome.open(f"{web.origin}/")
     chrome.until("document.querySelector(arguments[0])", f"a.open[href='/tasks/{task}']")
-    chrome.run("document.querySelector(arguments[0]).click()", f"a.open[href='/tasks/{task}']")
+    chrome.run(f"document.querySelector(\"a.open[href='/tasks/{task}']\").click()")
     chrome.until_path(f"/tasks/{task}")
     chrome.press("a", Keys.ENTER)
     chrome.until("!document.querySelector('form[action$=judge]')")

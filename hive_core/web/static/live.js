@@ -111,18 +111,50 @@ function takeTurn(values) {
   place.hidden = false;
 }
 
-// Rows of frames have no forms: those are of a login, so the page asks for them.
+// Rows of frames have no forms: those are of a login, so the page asks for them. Forms that end so many letters are asked
+// for anew with the number.
 function fillItem(row, html) {
+  if (row.querySelector(".k-mail, .k-dead-letters")) row.querySelector(".settle")?.remove();
   const focused = row.contains(document.activeElement) && !document.activeElement.closest(".settle");
   for (const cell of [...row.children]) if (!cell.matches(".settle")) cell.remove();
   row.insertAdjacentHTML("afterbegin", policy.createHTML(html));
   if (focused) row.querySelector("a.open")?.focus({ preventScroll: true });
 }
 
+// While somebody points at the list, or has the focus in it, nothing in it moves: what came is held until they leave.
+const list = document.getElementById("attention"), note = document.getElementById("held");
+let held = null, pointed = false;
+
+function isHeld() {
+  return pointed || list.contains(document.activeElement);
+}
+
 function takeAttention(values) {
   count(values.waiting);
-  const list = document.getElementById("attention");
   if (!list) return;
+  if (!isHeld()) return showAttention(values);
+  held = { ...values, rows: { ...held?.rows, ...values.rows } };
+  const order = new Set(values.order), rows = [...list.children];
+  for (const row of rows) row.classList.toggle("over", !order.has(row.id));
+  const over = rows.filter((row) => !order.has(row.id)).length, fresh = values.order.length - rows.length + over;
+  note.querySelector("span").textContent = `${fresh} new, ${over} settled: shown when you leave the list.`;
+  note.hidden = !fresh && !over;
+}
+
+function release() {
+  if (!list || isHeld()) return;
+  const values = held;
+  held = null;
+  note.hidden = true;
+  if (values) showAttention(values);
+  else takeForms();
+}
+
+list?.addEventListener("pointerenter", () => { pointed = true; });
+list?.addEventListener("pointerleave", () => { pointed = false; release(); });
+list?.addEventListener("focusout", release);
+
+function showAttention(values) {
   const order = new Set(values.order);
   for (const row of [...list.children]) if (!order.has(row.id)) row.remove();
   values.order.forEach((id, at) => {
@@ -131,17 +163,17 @@ function takeAttention(values) {
     if (list.children[at] !== row) list.insertBefore(row, list.children[at] ?? null);
   });
   document.getElementById("nothing").hidden = values.order.length > 0;
-  takeForms(list);
+  takeForms();
 }
 
-async function takeForms(list) {
+async function takeForms() {
   const lacking = () => [...list.children].slice(0, OFFERED).filter((row) => !row.querySelector(".settle"));
   if (reloading.has("forms") || !lacking().length) return;
   reloading.add("forms");
   await new Promise((done) => setTimeout(done, AGAIN));
   reloading.delete("forms");
   const response = await fetch("/attention/rows");
-  if (!response.ok) return;
+  if (!response.ok || isHeld()) return; // forms make rows higher
   const fresh = new DOMParser().parseFromString(policy.createHTML(await response.text()), "text/html");
   for (const row of lacking()) {
     const forms = fresh.getElementById(row.id)?.querySelector(".settle");
