@@ -50,6 +50,9 @@ let
       // optionalAttrs (cfg.otel.url != "") { otel = { inherit (cfg.otel) url service texts; }; })
     cfg.settings);
 
+  # Whether a receiver is set, by an option or by `settings`.
+  hasReceiver = (given.notify.routes or { }) != { } || (given.otel.url or "") != "";
+
   # The file for `hive declare`, with the parameters of the operation that creates an agent.
   declared = lib.mapAttrs
     (_: agent: present {
@@ -228,6 +231,23 @@ in
     systemd.services.hive-egress = lib.recursiveUpdate
       (units.service (hostUnits + "/hive-egress.service"))
       { stopIfChanged = false; };
+    # What `hive setup` does on Debian: the accounts and tokens of the two services below, which wait
+    # for it. It runs at each start and switch, and each week, since a token is valid for a year.
+    systemd.services.hive-logins = mkIf hasReceiver {
+      description = "Tokens of hive-notify and hive-otel";
+      after = [ "hived.service" ];
+      before = [ "hive-notify.service" "hive-otel.service" ];
+      requires = [ "hived.service" ];
+      wantedBy = [ "multi-user.target" ];
+      startAt = "weekly";
+      path = [ tools ];
+      # By root, whose files systemd shows to the two services.
+      serviceConfig = {
+        Type = "oneshot";
+        ExecStart = "${cfg.package}/bin/hive setup --tokens";
+        ReadWritePaths = "/etc/hive/notify /etc/hive/otel";
+      } // forClients;
+    };
     # Starts where /etc/hive/notify/login has its token.
     systemd.services.hive-notify = lib.recursiveUpdate
       (units.service (hostUnits + "/hive-notify.service"))

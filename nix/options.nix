@@ -169,8 +169,8 @@ in
       default = { };
       example = { phone = { type = "ntfy"; url = "https://ntfy.sh"; topic = "hive-pQ3xV0rTq8sLw2"; }; };
       description = ''
-        Receivers of notices by name, with the keys of `[notify.routes.NAME]`. hive-notify runs once
-        it has its token, see the guide of notifications.
+        Receivers of notices by name, with the keys of `[notify.routes.NAME]`. hive-notify runs where
+        there is one, with a token that hive-logins.service makes.
       '';
     };
     secretFiles = mkOption {
@@ -188,7 +188,7 @@ in
 
   otel = {
     url = option types.str ""
-      "Where traces go, such as `http://localhost:4318/v1/traces`; empty: nowhere. hive-otel runs once it has its token, see the guide of traces.";
+      "Where traces go, such as `http://localhost:4318/v1/traces`; empty: nowhere. hive-otel runs where it is set, with a token that hive-logins.service makes.";
     service = option types.str "hive" "What this host is called in the traces.";
     texts = option types.bool false "Whether traces have titles, arguments and reasons, which agents wrote.";
     headersFile = mkOption {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from hive_core.cli.host.install.login_services import (
     OTEL,
     ServiceWithLogin,
     install_login_service,
+    renew_tokens,
 )
 from hive_core.cli.host.install.machine import HostMachine
 
@@ -84,3 +86,68 @@ def test_without_a_receiver_it_is_stopped_and_asks_hived_nothing(
         install_login_service(machine, session, service, config)
     assert machine.told == [f"systemctl disable --now --quiet {service.unit}"]
     assert hive.peer.calls == []
+
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is there before: the file of the token, and when tokens of the service end."""
+
+    has_file: bool
+    ends_in: tuple[float, ...]
+    is_renewed: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(has_file=False, ends_in=(), is_renewed=True),
+        Case(has_file=True, ends_in=(), is_renewed=True),
+        Case(has_file=False, ends_in=(300 * DAY,), is_renewed=True),
+        Case(has_file=True, ends_in=(29 * DAY,), is_renewed=True),
+        Case(has_file=True, ends_in=(29 * DAY, 300 * DAY), is_renewed=False),
+    ],
+)
+def test_a_host_set_up_by_its_configuration_renews_a_token_that_is_missing_or_ends_soon(
+    hive: Hive, machine: RecordingMachine, tmp_path: Path, case: Case
+) -> None:
+    config, token = tmp_path / "hive.toml", tmp_path / "login"
+    config.write_text(ROUTE, encoding="utf-8")
+    if case.has_file:
+        token.write_text("token_old\n", encoding="utf-8")
+    logins = [
+        {"login": f"l{at}", "name": NOTIFY.unit, "expires": time.time() + seconds}
+        for at, seconds in enumerate(case.ends_in)
+    ]
+    mine = {"login": "mine", "name": "mine", "expires": time.time() + 300 * DAY}
+    hive.peer.answers |= {
+        "CreateAccount": lambda _: {}, "CreateToken": lambda _: {"token": "token_x", "login": "x"},
+        "ListLogins": lambda _: {"logins": [*logins, mine], "next": None},
+        "EndLogin": lambda _: {},
+    }  # fmt: skip
+    services = (replace(NOTIFY, token=token), replace(OTEL, token=tmp_path / "none"))
+    with closing(Session(hive.peer.path)) as session:
+        renew_tokens(machine, session, services, config)
+
+    ended = [params["login"] for params in hive.peer.params_of("EndLogin")]
+    if case.is_renewed:
+        assert token.read_text(encoding="utf-8") == "token_x\n"
+        assert ended == [row["login"] for row in logins]
+        # The service may wait for this: nothing waits for its restart, and nothing enables it.
+        assert machine.told[-1] == f"systemctl restart --no-block {NOTIFY.unit}"
+        assert not any("enable" in line for line in machine.told)
+    else:
+        assert token.read_text(encoding="utf-8") == "token_old\n"
+        assert (ended, machine.told) == ([], [])
+
+
+def test_without_a_receiver_no_token_is_renewed(
+    hive: Hive, machine: RecordingMachine, tmp_path: Path
+) -> None:
+    config = tmp_path / "hive.toml"
+    config.write_text("[notify]\n[otel]\n", encoding="utf-8")
+    with closing(Session(hive.peer.path)) as session:
+        renew_tokens(machine, session, config=config)
+    assert (machine.told, hive.peer.calls) == ([], [])

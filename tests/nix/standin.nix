@@ -118,6 +118,7 @@ let
   words = key: list: lib.optionalAttrs (list != [ ]) { ${key} = toString list; };
   unit = u: u.unitConfig or { } // { Description = u.description; }
     // words "Documentation" (u.documentation or [ ]) // words "After" (u.after or [ ])
+    // words "Before" (u.before or [ ])
     // words "Requires" (u.requires or [ ]) // words "Wants" (u.wants or [ ]);
   install = u: lib.optionalAttrs (u.wantedBy or [ ] != [ ]) { WantedBy = toString u.wantedBy; };
   environment = u: (u.environment or { }) // { PATH = lib.concatMapStringsSep ":" (p: "${p}/bin") (u.path or [ ]); };

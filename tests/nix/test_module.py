@@ -14,6 +14,8 @@ from nix.module import HERE, NIX, STORE, Refused, ask, assignments, host_with, u
 
 from hive_core.cli.config.declare import with_sizes as declare_with_sizes
 from hive_core.cli.host.install import layout
+from hive_core.cli.host.install.login_services import SERVICES
+from hive_core.cli.host.setup import setup
 from hive_core.model.agents.agent import CLIS
 from hive_core.model.config.models import parse_models
 from hive_core.model.config.settings import Settings
@@ -270,6 +272,30 @@ def test_secrets_of_notices_and_traces_reach_one_service_each() -> None:
     }
     assert not any("/run/secrets" in unit for unit in all_units.values())
     assert "/run/secrets" not in ask("e.config.environment.etc", host)["hive/hive.toml"]["text"]
+
+
+@pytest.mark.parametrize("options", [
+    {"notify": {"routes": {"hook": ROUTE}}}, {"otel": {"url": "https://o.example"}},
+    {"settings": {"notify": {"routes": {"hook": ROUTE}}}},
+])  # fmt: skip
+def test_a_receiver_makes_the_tokens_that_setup_makes_on_debian(options: dict[str, Any]) -> None:
+    host = host_with(**options)
+    unit = assignments(ask('(s.units e.config)."hive-logins.service"', host))
+    assert unit["Unit", "Before"] == ["hive-notify.service hive-otel.service"]
+    assert unit["Unit", "Requires"] == ["hived.service"]
+    (command,) = unit["Service", "ExecStart"]
+    assert command == f"{STORE}/bin/hive setup --tokens"
+    parameters = setup.params
+    assert "--tokens" in [name for parameter in parameters for name in parameter.opts]
+    # Only root reads the files, and one that ran once would not run again.
+    assert not {("Service", "User"), ("Service", "RemainAfterExit")} & unit.keys()
+    folders = {str(service.token.parent) for service in SERVICES}
+    assert set(unit["Service", "ReadWritePaths"][0].split()) == folders
+    assert ask("e.config.systemd.services.hive-logins.startAt", host) == "weekly"
+
+
+def test_without_a_receiver_no_token_is_made() -> None:
+    assert "hive-logins.service" not in ask("s.units e.config")
 
 
 def test_a_switch_restarts_the_services_whose_settings_change() -> None:

@@ -15,7 +15,7 @@ from hive_core.cli.core.output import echo, say
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session
 from hive_core.cli.host.install import layout, steps
-from hive_core.cli.host.install.login_services import install_login_services
+from hive_core.cli.host.install.login_services import install_login_services, renew_tokens
 from hive_core.cli.host.install.machine import HostMachine, settings
 from hive_core.errors import NotAllowed, TimedOut
 
@@ -57,10 +57,18 @@ def _check_settings() -> None:
 
 
 @click.command
+@click.option(
+    "--tokens", "only_tokens", is_flag=True,
+    help="Only make the tokens of hive-notify and hive-otel, where hive.toml has a receiver and the"
+    " token is missing or ends within 30 days. The NixOS module runs this.",
+)  # fmt: skip
 @click.pass_obj
-def setup(session: Session) -> None:
+def setup(session: Session, *, only_tokens: bool) -> None:
     """Make this machine a hive host, with completion and manual pages; safe to repeat."""
     need_root("set up")
+    if only_tokens:
+        renew_tokens(HostMachine(echo), session)
+        return
     done: list[str] = []
 
     def tell(text: str) -> None:
@@ -68,14 +76,18 @@ def setup(session: Session) -> None:
         echo(text)
 
     machine = HostMachine(tell)
-    if not steps.by_configuration(machine):
+    is_nixos = steps.by_configuration(machine)
+    if not is_nixos:
         steps.check(lambda text: say(f"warning: {text}"))
         _check_settings()
         with working("setting up"):
             steps.install(machine)
     with working("starting the root agent"):
         _await_root(session)
-    install_login_services(machine, session)
+    if is_nixos:
+        renew_tokens(machine, session)
+    else:
+        install_login_services(machine, session)
     if names := load_missing(session):
         tell(f"loaded definitions: {', '.join(names)}")
     echo("this machine is a hive host" + ("" if done else "; there was nothing to do"))

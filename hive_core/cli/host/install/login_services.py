@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hive_core.cli.core.output import Row
 from hive_core.cli.core.session import Session
 from hive_core.cli.host.install import layout
 from hive_core.cli.host.install.layout import File
 from hive_core.cli.host.install.machine import HostMachine, settings
 
 _DAYS: Final = 365
+_RENEW_SECONDS: Final = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,29 @@ NOTIFY: Final = ServiceWithLogin(
 OTEL: Final = ServiceWithLogin("hive-otel", "viewer", Path(layout.OTEL, "login"), "otel", "url")
 
 
+SERVICES: Final = (NOTIFY, OTEL)
+
+
 def install_login_services(machine: HostMachine, session: Session) -> None:
     """Start each service that the settings want, and stop the others."""
-    for service in (NOTIFY, OTEL):
+    for service in SERVICES:
         install_login_service(machine, session, service)
+
+
+def renew_tokens(
+    machine: HostMachine, session: Session, services: Sequence[ServiceWithLogin] = SERVICES,
+    config: Path = Path(layout.CONFIG),
+) -> None:  # fmt: skip
+    """Where the settings want a service whose token is missing or ends soon, make a new one.
+
+    Whether the service is enabled is the configuration's. It may wait for this, so that nothing
+    waits for its restart.
+    """
+    document = settings(config)
+    for service in services:
+        if service.is_wanted(document) and not _has_token(session, service):
+            _make_token(machine, session, service)
+            machine.run("systemctl", "restart", "--no-block", service.unit)
 
 
 def install_login_service(
@@ -55,22 +77,37 @@ def install_login_service(
 
     A new token replaces the one before: a repeated `hive setup` keeps it from expiring.
     """
-    unit, account = service.unit, service.account
+    unit = service.unit
     if not service.is_wanted(settings(config)):
         if machine.active(unit):
             machine.run("systemctl", "disable", "--now", "--quiet", unit)
         return
-    session.change("create_account", name=account, scopes=[service.scope])
-    for login in _old_tokens(session, service):
-        session.change("end_login", login=login)
-    made = session.change(
-        "create_token", account=account, scopes=[service.scope], days=_DAYS, name=unit
-    )
-    machine.file(File(service.token, str(made.get("token")) + "\n", mode=0o600))
+    _make_token(machine, session, service)
     machine.run("systemctl", "enable", "--quiet", unit)
     machine.restart(unit)
 
 
-def _old_tokens(session: Session, service: ServiceWithLogin) -> list[str]:
+def _make_token(machine: HostMachine, session: Session, service: ServiceWithLogin) -> None:
+    """A token in place of those before, in the file that systemd shows to the service."""
+    unit, account = service.unit, service.account
+    session.change("create_account", name=account, scopes=[service.scope])
+    for row in _tokens(session, service):
+        session.change("end_login", login=str(row.get("login")))
+    made = session.change(
+        "create_token", account=account, scopes=[service.scope], days=_DAYS, name=unit
+    )
+    machine.file(File(service.token, str(made.get("token")) + "\n", mode=0o600))
+
+
+def _has_token(session: Session, service: ServiceWithLogin) -> bool:
+    """Whether its file is there, and a token of it will be valid for some time."""
+    if not service.token.exists():
+        return False
+    ends = [row.get("expires") for row in _tokens(session, service)]
+    soon = time.time() + _RENEW_SECONDS
+    return any(isinstance(end, int | float) and end > soon for end in ends)
+
+
+def _tokens(session: Session, service: ServiceWithLogin) -> list[Row]:
     rows = session.rows("list_logins", "logins", account=service.account)
-    return [str(row.get("login")) for row in rows if row.get("name") == service.unit]
+    return [row for row in rows if row.get("name") == service.unit]
