@@ -9,8 +9,6 @@ from fixtures.approvals import ask, judge, line
 from fixtures.chromium import Browser
 from fixtures.dashboard import RunningDashboard
 from fixtures.script_coverage import ScriptCoverage
-from fixtures.tasks import finish, give
-from fixtures.world import World
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -98,48 +96,6 @@ def test_tasks_change_without_a_reload(chrome: Browser, web: RunningDashboard) -
     chrome.until("document.querySelector('main').textContent.includes('Sand it')")
 
     assert chrome.run("return window.same")
-
-
-def test_the_page_of_a_task_changes_without_a_reload_and_keeps_what_is_typed(
-    chrome: Browser, web: RunningDashboard
-) -> None:
-    task = web.hived.do(lambda world: give(world, "operator", "carl", title="Oil it"))
-    chrome.open(f"{web.origin}/tasks")
-    chrome.until("document.querySelector(arguments[0])", f"a.to[href='/tasks/{task}']")
-    chrome.run(f"document.querySelector(\"a.to[href='/tasks/{task}']\").click()")
-    chrome.until_path(f"/tasks/{task}")
-    chrome.run(
-        "window.same = true;"
-        "document.querySelectorAll('main details').forEach((part) => { part.open = true; })"
-    )
-    chrome.find("#reason").send_keys("half a word")
-    web.hived.call("carl", "report_progress", task=task, text="the upper hinge", percent=50)
-    chrome.until("document.querySelector('main').textContent.includes('the upper hinge')")
-    web.hived.do(lambda world: finish(world, "carl", task, summary="It is quiet."))
-    chrome.until("document.querySelector('main').textContent.includes('It is quiet.')")
-
-    assert chrome.run("return window.same")
-    assert chrome.run("return document.getElementById('reason').value") == "half a word"
-    assert chrome.find(".history table").is_displayed()
-
-
-def test_a_result_is_accepted_by_its_key(chrome: Browser, web: RunningDashboard) -> None:
-    def deliver(world: World) -> str:
-        task = give(world, "operator", "carl", title="Sharpen it", criteria={"text": "It cuts."})
-        finish(world, "carl", task, summary="It cuts paper.")
-        return task
-
-    task = web.hived.do(deliver)
-    chrome.open(f"{web.origin}/")
-    chrome.until("document.querySelector(arguments[0])", f"a.open[href='/tasks/{task}']")
-    chrome.run(f"document.querySelector(\"a.open[href='/tasks/{task}']\").click()")
-    chrome.until_path(f"/tasks/{task}")
-    chrome.press("a", Keys.ENTER)
-    chrome.until("!document.querySelector('form[action$=judge]')")
-    assert chrome.run("return location.pathname") == f"/tasks/{task}"
-    reply = web.hived.call("operator", "get_task", task=task)["task"]
-    assert isinstance(reply, dict)
-    assert reply["state"] == "done"
 
 
 def test_the_timeline_changes_without_a_reload(chrome: Browser, web: RunningDashboard) -> None:
@@ -330,18 +286,6 @@ def test_the_lines_of_a_long_difference_come_by_scrolling(
     assert chrome.run(f"return {texts}.filter((text) => /row \\d/.test(text)).length") == len(lines)
 
 
-def test_a_form_is_sent_once(chrome: Browser, web: RunningDashboard) -> None:
-    chrome.open(f"{web.origin}/agents/lead/talk")
-    chrome.run("document.querySelector('#body').value = 'only once'")
-
-    chrome.run("const form = document.querySelector('form[data-key=c]');"
-               "form.requestSubmit(); form.requestSubmit()")  # fmt: skip
-
-    chrome.until_path("/agents/lead/talk")
-    chrome.open(f"{web.origin}/agents/lead/mail")
-    assert chrome.text("#tab").count("only once") == 1
-
-
 def test_a_page_without_news_for_5_seconds_says_so_until_there_is_some(
     chrome: Browser, web: RunningDashboard
 ) -> None:
@@ -411,27 +355,6 @@ def test_a_page_that_has_lost_frames_loads_itself_again(
     web.hived.call("operator", "assign_task", agent="lead", title="After", description="x")
     chrome.until("document.querySelector('#audit .item').id !== arguments[0]", before)
     assert len(chrome.all(f"#{before}")) == 1
-
-
-def test_the_row_that_is_chosen_stays_so_when_rows_are_drawn_anew(
-    chrome: Browser, web: RunningDashboard
-) -> None:
-    chrome.open(f"{web.origin}/tasks")
-    chrome.press("j", "j")
-    chosen = "document.querySelector('.current a.to')?.href"
-    before = chrome.run(f"return {chosen}")
-    web.hived.call("operator", "assign_task", agent="w-9", title="Rinse", description="x")
-    chrome.until("document.querySelector('main').textContent.includes('Rinse')")
-    assert before
-    assert chrome.run(f"return [{chosen}, document.activeElement.href]") == [before, before]
-
-    chrome.open(f"{web.origin}/tree?filter=w-")
-    chrome.press("j", "x")
-    name = chrome.run("return document.querySelector('.current').dataset.name")
-    web.hived.call("operator", "spawn", name="w-77", parent="root")
-    chrome.until("document.querySelector('[data-name=w-77]')")
-    row = f"document.querySelector('[data-name={name}]')"
-    chrome.until(f"{row}.ariaSelected === 'true' && {row}.contains(document.activeElement)")
 
 
 def test_a_passkey_that_does_not_verify_its_user_is_not_used(

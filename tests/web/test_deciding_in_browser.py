@@ -117,6 +117,18 @@ def test_a_row_that_comes_live_brings_its_forms(chrome: Browser, web: RunningDas
     assert answers == [["birch"], ["pine"]]
 
 
+def test_a_form_is_sent_once(chrome: Browser, web: RunningDashboard) -> None:
+    chrome.open(f"{web.origin}/agents/lead/talk")
+    chrome.run("document.querySelector('#body').value = 'only once'")
+
+    chrome.run("const form = document.querySelector('form[data-key=c]');"
+               "form.requestSubmit(); form.requestSubmit()")  # fmt: skip
+
+    chrome.until_path("/agents/lead/talk")
+    chrome.open(f"{web.origin}/agents/lead/mail")
+    assert chrome.text("#tab").count("only once") == 1
+
+
 def test_d_opens_the_reason_of_a_rejection(chrome: Browser, web: RunningDashboard) -> None:
     task, _ = web.hived.do(_submit_plan)
     chrome.open(f"{web.origin}/")
