@@ -81,7 +81,7 @@ PICTURES: Final = (
     Picture("new", "/new?parent=press"),
     Picture("selected", "/selected/stop?agents=bench-1,bench-2"),
     Picture("tasks", "/tasks"),
-    Picture("task", "/tasks/{task}"),
+    Picture("task", "/tasks/{task}", size=(_WIDTH, 900)),
     Picture("task-graph", "/tasks/graph"),
     Picture("timeline", "/timeline?window=6h"),
     Picture("cost", "/cost"),

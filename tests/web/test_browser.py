@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("watched")
 def test_a_passkey_confirms_an_approval_and_logs_in(chrome: Browser, web: RunningDashboard) -> None:
     chrome.find("#passkey-make button").click()
     chrome.until_path("/")
+    chrome.point_at("h1")
     lines = [line("a <b>word</b>")]
     id_ = web.hived.do(lambda world: judge(world, ask(world, "root", "lead"), lines=lines))
     chrome.until("document.querySelector('#attention .k-approval')")
@@ -290,6 +291,7 @@ def test_a_page_without_news_for_5_seconds_says_so_until_there_is_some(
     chrome: Browser, web: RunningDashboard
 ) -> None:
     chrome.open(f"{web.origin}/")
+    chrome.point_at("h1")
     chrome.until_so(lambda: web.app.web.logins.streams)
     assert not chrome.find("#banner").is_displayed()
 

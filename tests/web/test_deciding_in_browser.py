@@ -95,6 +95,7 @@ def test_a_right_is_given_after_the_last_line_with_its_tick_and_the_digits(
 
 def test_a_row_that_comes_live_brings_its_forms(chrome: Browser, web: RunningDashboard) -> None:
     chrome.open(f"{web.origin}/")
+    chrome.point_at("h1")
     chrome.run("window.same = true")
     options = ["pine", "oak"]
     items = [{"prompt": "Which wood?", "options": options}]

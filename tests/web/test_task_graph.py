@@ -66,7 +66,7 @@ def test_the_page_draws_tasks_and_lists_the_same(
     first = web.hived.call(
         "operator", "assign_task", agent="lead", title="Dig <it>", description="x"
     )
-    web.hived.call(
+    then = web.hived.call(
         "operator", "assign_task", agent="w-9", title="Fill it", description="x",
         needs=[first["task"]],
     )  # fmt: skip
@@ -76,6 +76,6 @@ def test_the_page_draws_tasks_and_lists_the_same(
     assert '<path class="edge waits"' in page
     assert ">Dig &lt;it&gt;</text>" in page
     table = page.partition("Table of tasks")[2]
-    assert "<td><bdi>Fill it</bdi></td>" in table
+    assert f'<td><a href="/tasks/{then["task"]}"><bdi>Fill it</bdi></a></td>' in table
     assert "<td><bdi>Dig &lt;it&gt;</bdi></td>" in table
     assert 'href="/tasks/graph"' in browser.get("/tasks").text
