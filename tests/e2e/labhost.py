@@ -183,6 +183,11 @@ class Lab:
         """Where the machine sees a file of the lab; follows no absolute link correctly."""
         return Path(f"/proc/{self.pid}/root") / str(inside).lstrip("/")
 
+    def written_layers(self) -> list[Path]:
+        """Where the machine sees what the lab wrote to its disk, but to file systems in memory."""
+        assert self._disk is not None, "start() makes the disk"
+        return sorted(Path(f"/proc/{self._disk.pid}/root/media").glob("[0-9]*/up"))
+
     def _make_disk(self) -> None:
         # Unprivileged users cannot write byte code in a lab and would compile at every start.
         compileall.compile_dir(CHECKOUT / "hive_core", quiet=2)

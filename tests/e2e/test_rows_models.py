@@ -18,6 +18,7 @@ import pytest
 from chaos.session_load import MODELS as LOAD_MODELS
 from chaos.session_load import POINTS, SETTINGS, VICTIMS, SessionLoad
 from chaos.session_oracle import outcomes, verdict
+from e2e import key_search
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
@@ -117,14 +118,6 @@ class Provider(http.server.BaseHTTPRequestHandler):
         for part in (chunk, error):
             self.wfile.write(b"data: %s\\n\\n" % json.dumps(part).encode())
 http.server.ThreadingHTTPServer(("127.0.0.1", 8099), Provider).serve_forever()
-"""
-# Files with the key, and one that has to be seen. Those on disk were written since a time, those in
-# memory are all read: mmap may write them without a new time.
-OF_FILES = r"""
-key=$(cat); echo "$key" >/run/seen
-find / \( -path /proc -o -path /sys -o -path %s \) -prune -o \
-    -type f \( -newerct @%d -o -fstype tmpfs \) -exec grep -laF -e "$key" {} + 2>/dev/null
-rm /run/seen
 """
 
 
@@ -288,15 +281,13 @@ def test_the_key_of_a_provider_is_in_its_file_and_nowhere_else(host: HiveHost) -
     broken = chat(host, "bob", "hello", "paid", stream=True)
     assert ("begun" in broken.text, SECRET in broken.text) == (True, False)
     assert f"paid-1 Bearer {SECRET}" in host.run("cat", "/run/provider.log").stdout
-    of_processes = "cat >/tmp/pattern; grep -laF -f /tmp/pattern /proc/[0-9]*/environ"
-    of_processes += " /proc/[0-9]*/cmdline 2>/dev/null; rm /tmp/pattern; true"
     since = int(host.lab.path("/etc/hive/models.toml").stat().st_mtime)
     for agent in ("ann", "bob"):
-        assert search_inside(host, agent, OF_FILES % ("/usr", since)) == "/run/seen\n"
-        assert search_inside(host, agent, of_processes) == ""
-    assert search(host, of_processes) == ""
-    files = search(host, OF_FILES % ("/run/provider.log", since)).split()
-    assert sorted(files) == ["/etc/hive/keys/mine", "/run/seen"]
+        assert key_search.files_inside(host, agent, SECRET, since) == "/run/seen\n"
+        assert key_search.processes_inside(host, agent, SECRET) == ""
+    assert key_search.processes(host, SECRET) == ""
+    assert key_search.files_in_memory(host, SECRET) == "/run/seen\n"
+    assert key_search.written_files(host, SECRET) == ["/etc/hive/keys/mine"]
     assert SECRET not in host.run("journalctl", "--no-pager", "--output=export").stdout
     assert SECRET not in json.dumps(host.events(limit=1000))
 
@@ -306,18 +297,6 @@ def test_only_the_proxy_reads_the_key(host: HiveHost) -> None:
         as_user = ("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups")
         done = host.run(*as_user, "cat", "/etc/hive/keys/mine", check=False)
         assert "Permission denied" in done.stderr
-
-
-def search(host: HiveHost, script: str) -> str:
-    """What a script prints that gets the key on its standard input."""
-    return host.run("sh", "-c", script, text=SECRET).stdout
-
-
-def search_inside(host: HiveHost, agent: str, script: str) -> str:
-    """The same in a container, whose root it is there."""
-    reply = host.call("Locate", agent=agent)
-    enter = ("nsenter", f"--target={reply['leader']}", "--all", "--")
-    return host.run(*enter, "sh", "-c", script, text=SECRET).stdout
 
 
 def test_a_container_reaches_no_socket_of_the_accounts_or_of_others(host: HiveHost) -> None:
