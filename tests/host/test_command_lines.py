@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,28 @@ MODULES = {
     "hive-otel": "otel.main",
 }  # fmt: skip
 
+FORKS = """
+import gc, json, os, sys
+from importlib import import_module
+gc.disable()
+place, module, *options = sys.argv[1:]
+sys.path.insert(0, place)
+main, answers = import_module(module).main, []
+gc.freeze()  # else each process copies all of it as it ends
+for option in options:
+    streams = [os.memfd_create(name) for name in ("out", "err")]
+    child = os.fork()
+    if not child:
+        for number, stream in enumerate(streams, 1):
+            os.dup2(stream, number)
+        sys.argv = ["-c", option]
+        main()
+        sys.exit()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    answers.append([status, *(os.pread(stream, 1 << 20, 0).decode() for stream in streams)])
+print(json.dumps(answers))
+"""
+
 
 def start(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a program as its launcher does, without systemd."""
@@ -35,22 +59,36 @@ def start(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@cache
+def answers(program: str) -> dict[str, tuple[int, str, str]]:
+    """Status, output and errors of a program for each of its plain options, and one it has not.
+
+    Each is a process of its own. Their imports, nearly all that it costs, are made once.
+    """
+    options = ("--version", "--help", "--nonsense")
+    module = f"hive_core.{MODULES[program]}"
+    command = [sys.executable, "-I", "-c", FORKS, str(CHECKOUT), module, *options]
+    done = subprocess.run(
+        command, env={"PATH": os.defpath}, capture_output=True, text=True, check=True, timeout=60
+    )
+    said = [(status, out, err) for status, out, err in json.loads(done.stdout)]
+    return dict(zip(options, said, strict=True))
+
+
 @pytest.mark.parametrize("program", MODULES)
 def test_each_program_prints_its_version_and_its_help_and_ends(program: str) -> None:
-    done = start(program, "--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{program} {VERSION}\n", "")
-    done = start(program, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"usage: {program} [-h]")
-    assert "--version" in done.stdout
+    assert answers(program)["--version"] == (0, f"{program} {VERSION}\n", "")
+    status, out, err = answers(program)["--help"]
+    assert (status, err) == (0, "")
+    assert out.startswith(f"usage: {program} [-h]")
+    assert "--version" in out
 
 
 @pytest.mark.parametrize("program", MODULES)
 def test_an_unknown_option_ends_each_program_with_status_2(program: str) -> None:
-    done = start(program, "--nonsense")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "--nonsense" in done.stderr
+    status, out, err = answers(program)["--nonsense"]
+    assert (status, out) == (2, "")
+    assert "--nonsense" in err
 
 
 def test_the_root_helper_without_systemd_says_how_it_is_started() -> None:
@@ -110,6 +148,6 @@ def test_names_of_options_of_an_older_release_still_work_and_are_not_in_the_help
     options = parse_web(["--config", "/a", "--login", "/b"])
     assert (options.settings, options.socket) == (Path("/a"), Path("/b"))
     assert parse_notify([]) == NotifyOptions()
-    said = start("hive-web", "--help").stdout
+    _, said, _ = answers("hive-web")["--help"]
     assert "--config" not in said
     assert "--login" not in said
