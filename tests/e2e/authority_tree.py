@@ -45,7 +45,7 @@ def events_of_request(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def make_authority_host(shared: SharedHost) -> HiveHost:
     """A host on which the whole tree runs."""
-    made = shared.prepare("authority", SETTINGS)
+    made = shared.prepare("tree", SETTINGS)
     made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
     made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "worker"})
     made.grow(

@@ -15,16 +15,21 @@ from e2e.hivehost import HiveHost
 from e2e.labhost import Lab, LabError
 
 FILES: Final = {
-    "tree": ("test_rows_tree", "test_rows_views", "test_move_live"),
+    "tree": (
+        "test_rows_tree", "test_rows_views", "test_move_live", "test_rows_authority",
+        "test_rows_roles", "test_rows_audit", "test_jobs_that_fail",
+    ),
     "wire": ("test_rows_clients", "test_rows_wire", "test_cli_serve", "test_notify"),
-    "models": ("test_models_host", "test_egress", "test_model_sockets"),
+    "models": (
+        "test_models_host", "test_egress", "test_model_sockets", "test_attacks_data",
+        "test_destroy_many", "test_daemon_life",
+    ),
     "runs": ("test_rows_kill", "test_rows_machines"),
     "work": ("test_rows_tasks", "test_rows_interrupted", "test_rows_lives"),
     "mail": (
         "test_rows_mail", "test_rows_questions", "test_rows_budgets", "test_rows_triggers",
         "test_rows_keeping",
     ),
-    "host": ("test_attacks_data", "test_destroy_many", "test_daemon_life"),
     "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
     "plans": ("test_rows_recovery", "test_rows_plans"),
     "starts": ("test_revocation", "test_attacks_starts"),
@@ -33,7 +38,6 @@ FILES: Final = {
         "test_rows_subagents", "test_rows_clones", "test_rows_sessions", "test_rows_queens",
         "test_cli_runtimes",
     ),
-    "authority": ("test_rows_authority", "test_rows_roles", "test_rows_audit"),
 }  # fmt: skip
 _NAMES: Final = {file: name for name, files in FILES.items() for file in files}
 _PLACES: Final = {file: number for number, file in enumerate(_NAMES)}

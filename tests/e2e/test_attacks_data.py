@@ -49,7 +49,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("host")
+    made = shared_host.prepare("models")
     made.call("Spawn", name="bob", parent="root", command=["python3", "-c", MOVE])
     made.wait("running", "bob")
     made.until(lambda: "moved" in str(made.call("GetLogs", agent="bob")["lines"]), "did not move")

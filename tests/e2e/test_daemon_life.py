@@ -19,7 +19,7 @@ HOLD = ["sleep", "1000"]
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    hive_host = shared_host.prepare("host")
+    hive_host = shared_host.prepare("models")
     hive_host.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
     return hive_host
 

@@ -15,7 +15,7 @@ KIDS = 2
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    return shared_host.prepare("host")
+    return shared_host.prepare("models")
 
 
 def test_destroying_many_subtrees_raises_no_alarm(host: HiveHost) -> None:

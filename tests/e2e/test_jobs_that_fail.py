@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
 WHY = "the disk of this job is on fire"
 
 
-def test_a_job_error_carries_the_last_lines_of_the_job(lab: Lab) -> None:
-    """It was `job seed: ended with 1` in the record, the event, the log and on the terminal."""
-    host = HiveHost(lab)
-    host.setup()
-    host.hive("agent", "create", "worker", "--", "sleep", "1000")
-    unit = host.run("systemctl", "cat", "hive-privd.service").stdout
+@pytest.fixture
+def host(shared_host: SharedHost) -> Iterator[HiveHost]:
+    """A host on which the program of each job says why it ends and that it has failed."""
+    made = shared_host.prepare("tree")
+    unit = made.run("systemctl", "cat", "hive-privd.service").stdout
     package = re.search(r"ExecStartPre=/bin/sh (\S+)/privd/hive-prepare", unit)
     assert package is not None
+    made.hive("agent", "create", "worker", "--", "sleep", "1000")
     broken = f"import sys; print('it began'); sys.exit({WHY!r})"
-    host.run("tee", "/run/broken.py", text=broken)
-    host.run("mount", "--bind", "/run/broken.py", f"{package[1]}/jobs/main.py")
+    made.run("tee", "/run/broken.py", text=broken)
+    made.run("mount", "--bind", "/run/broken.py", f"{package[1]}/jobs/main.py")
+    yield made
+    made.run("umount", f"{package[1]}/jobs/main.py")
+
+
+def test_a_job_error_carries_the_last_lines_of_the_job(host: HiveHost) -> None:
+    """It was `job seed: ended with 1` in the record, the event, the log and on the terminal."""
     reply = host.call("InitConfig", agent="worker")
     done = host.run("hive", "wait", "--for", f"job={reply['job']}", "--timeout", "60", check=False)
     assert done.returncode == 1, done

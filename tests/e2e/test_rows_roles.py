@@ -34,7 +34,7 @@ You review what others wrote.
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("authority", SETTINGS)
+    made = shared_host.prepare("tree", SETTINGS)
     made.grow(lead={"role": "lead"}, ada={"role": "architect"}, rival={"role": "lead"})
     made.grow(wim={"parent": "lead", "role": "worker"}, tim={"parent": "lead", "role": "task"})
     return made
