@@ -7,6 +7,7 @@ import os
 import pwd
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -30,9 +31,11 @@ FORKS = """
 import gc, json, os, sys
 from importlib import import_module
 gc.disable()
-place, module, *options = sys.argv[1:]
+place, module, entry, *options = sys.argv[1:]
 sys.path.insert(0, place)
-main, answers = import_module(module).main, []
+import_module(module)
+begin, _, function = entry.partition(":")
+main, answers = getattr(import_module(begin), function), []
 gc.freeze()  # else each process copies all of it as it ends
 for option in options:
     streams = [os.memfd_create(name) for name in ("out", "err")]
@@ -61,13 +64,14 @@ def start(program: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 @cache
 def answers(program: str) -> dict[str, tuple[int, str, str]]:
-    """Status, output and errors of a program for each of its plain options, and one it has not.
+    """Status, output and errors of an installed program for its plain options and an unknown one.
 
     Each is a process of its own. Their imports, nearly all that it costs, are made once.
     """
     options = ("--version", "--help", "--nonsense")
-    module = f"hive_core.{MODULES[program]}"
-    command = [sys.executable, "-I", "-c", FORKS, str(CHECKOUT), module, *options]
+    entry = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["scripts"][program]
+    words = (str(CHECKOUT), f"hive_core.{MODULES[program]}", entry, *options)
+    command = [sys.executable, "-I", "-c", FORKS, *words]
     done = subprocess.run(
         command, env={"PATH": os.defpath}, capture_output=True, text=True, check=True, timeout=60
     )
