@@ -254,3 +254,20 @@ def test_a_row_of_which_only_some_columns_were_read_anew_is_as_whole_as_any(worl
     assert [newest[row["uuid"]] for row in shown] == shown
     world.restart()
     assert {row["uuid"]: row for row in all_rows()} == newest
+
+
+def test_rows_read_together_after_a_restart_are_those_that_were_followed(world: World) -> None:
+    assert row(world, "a1")["task"] == ""
+    task = world.call("a", "assign_task", agent="a1", title="fix it", description="g")["task"]
+    world.call("a1", "begin_task", task=task)
+    for _ in range(3):
+        world.call("operator", "send", to="b1", body="x")
+    world.call("a2", "report_usage", tokens_in=7, context=40)
+    agents = ("root", "a", "a1", "a11", "a2", "b", "b1")
+    followed = [row(world, name) for name in agents]
+    world.restart()
+    read = {name: row(world, name) for name in agents}
+    assert list(read.values()) == followed
+    assert (read["a1"]["task"], read["b1"]["inbox"]) == (task, 3)
+    assert (read["a2"]["tokens"], read["a2"]["context"]) == (7, 40)
+    assert (read["a"]["task"], read["a"]["inbox"], read["a"]["tokens"]) == ("", 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Final
 
 from hive_core.ledger.core.connection import Connection
@@ -47,6 +48,11 @@ class ReportedBounds:
     def contexts(self) -> dict[str, int]:
         """The sizes that all agents reported last."""
         return dict(self._db.rows("SELECT agent, tokens FROM contexts"))
+
+    def contexts_of(self, agents: Iterable[str]) -> dict[str, int]:
+        """The sizes that these agents reported last."""
+        sql = "SELECT agent, tokens FROM contexts WHERE agent IN (SELECT value FROM json_each(?))"
+        return dict(self._db.rows(sql, (json.dumps(list(agents)),)))
 
     def forget_context(self, agent: str) -> None:
         self._db.run("DELETE FROM contexts WHERE agent = ?", (agent,))

@@ -5,6 +5,8 @@ It is not in git, because it changes too often.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import TypedDict, Unpack
 
 from hive_core.ledger.core.connection import Connection
@@ -38,6 +40,11 @@ class RunStore:
     def all(self) -> dict[str, DesiredRun]:
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM runs")  # noqa: S608 - our own names
         return {row[0]: _run(row) for row in rows}
+
+    def get_many(self, agents: Iterable[str]) -> dict[str, DesiredRun]:
+        """The desired states of those of these agents that have one."""
+        sql = f"SELECT {_COLUMNS} FROM runs WHERE agent IN (SELECT value FROM json_each(?))"  # noqa: S608
+        return {row[0]: _run(row) for row in self._db.rows(sql, (json.dumps(list(agents)),))}
 
     def want(
         self, agent: str, wanted: DesiredState, now: float, **how: Unpack[WantOptions]

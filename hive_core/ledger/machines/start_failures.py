@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from hive_core.ledger.core.connection import Connection
@@ -24,6 +25,12 @@ class StartFailureStore:
 
     def all(self) -> dict[str, FailureHistory]:
         rows = self._db.rows("SELECT agent, value FROM starts")
+        return {agent: _starts(text) for agent, text in rows}
+
+    def get_many(self, agents: Iterable[str]) -> dict[str, FailureHistory]:
+        """The failed starts of those of these agents that have any."""
+        sql = "SELECT agent, value FROM starts WHERE agent IN (SELECT value FROM json_each(?))"
+        rows = self._db.rows(sql, (json.dumps(list(agents)),))
         return {agent: _starts(text) for agent, text in rows}
 
     def put(self, agent: str, starts: FailureHistory) -> None:

@@ -13,6 +13,7 @@ destroyed becomes a dead letter, and the daemon informs its sender.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from math import inf
@@ -262,6 +263,11 @@ class Messages:
     def size(self, recipient: str) -> tuple[int, int]:
         """Messages and bytes that wait or are leased."""
         return self._boxes.size(recipient)
+
+    def parties_among(self, parties: Iterable[str]) -> set[str]:
+        """Those of these parties that ever had mail."""
+        sql = "SELECT party FROM parties WHERE party IN (SELECT value FROM json_each(?))"
+        return {party for (party,) in self._db.rows(sql, (json.dumps(list(parties)),))}
 
     def parties(self) -> list[str]:
         """All parties that ever had mail, by age of their inbox."""

@@ -153,6 +153,15 @@ class TaskStore:
         where = "assignee = ? AND ended IS NULL AND message <> '' ORDER BY number"
         return self._select(where, assignee, "INDEXED BY tasks_held")
 
+    def offered_tasks_of(self, assignees: Iterable[str]) -> dict[str, list[Task]]:
+        """The same of those of these agents that have any, in one query."""
+        among = "assignee IN (SELECT value FROM json_each(?))"
+        where = f"{among} AND ended IS NULL AND message <> '' ORDER BY number"
+        tasks: dict[str, list[Task]] = {}
+        for task in self._select(where, json.dumps(list(assignees)), "INDEXED BY tasks_held"):
+            tasks.setdefault(task.assignee, []).append(task)
+        return tasks
+
     def begun_tasks(self, assignee: str) -> list[Task]:
         """Open tasks that the agent has begun."""
         return [task for task in self.offered_tasks(assignee) if task.begun]

@@ -7,7 +7,7 @@ from pydantic import Field
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.machine import DesiredState, State
+from hive_core.model.agents.machine import DesiredRun, DesiredState, State
 from hive_core.model.names import agent_unit
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
@@ -118,7 +118,12 @@ def get_agent(call: Call, params: GetAgentParams) -> AgentDetails:
 
 def state_reason(call: Call, spec: AgentSpec) -> str:
     """Why the machine of an agent is in its state, as far as the ledger has the reason."""
-    state, run = call.states.state(spec.id), call.ledger.runs.get(spec.id)
+    return reason_of_state(call, spec, call.ledger.runs.get(spec.id))
+
+
+def reason_of_state(call: Call, spec: AgentSpec, run: DesiredRun | None) -> str:
+    """The same, where the desired state of the agent was read before."""
+    state = call.states.state(spec.id)
     if state in (State.FAILED, State.PARKED):
         starts, end = call.ledger.starts.get(spec.id), call.ledger.lives.last_end(spec.id)
         return (starts.why if starts else "") or (end.reason if end else "")
