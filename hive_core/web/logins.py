@@ -143,10 +143,12 @@ class Logins:
         connection = await DaemonConnection.open(self.socket)
         try:
             facts = await connection.call("open_login", {"credential": secret})
-        except HiveError:
+        except HiveError as error:
             connection.close()
             before = self._logins.get(_key(secret))
-            if before is not None and before.connection.closed.is_set():
+            # A hived that went away meanwhile has said nothing about the login.
+            is_said = not isinstance(error, Unreachable)
+            if is_said and before is not None and before.connection.closed.is_set():
                 self.forget(before)
             raise
         return self._add(secret, facts, connection)

@@ -106,6 +106,22 @@ def test_an_open_page_goes_on_after_both_daemons_were_restarted(web: WebProcess)
     assert web.stop() == 0
 
 
+def test_an_open_page_goes_on_after_its_stream_was_refused(web: WebProcess) -> None:
+    """hived is away when the page opens its stream again, so that it is answered with a fault."""
+    web.start()
+    with open_page(web, "/audit") as chrome:
+        away = web.hived.path.rename(web.folder / "away")
+        web.hived.cut_connections()
+        web.restart()
+        chrome.until("document.getElementById('banner').textContent.startsWith('No news')")
+        away.rename(web.hived.path)
+        web.hived.call("operator", "send", to="lead", body="after a refusal")
+        (event,) = rows(web.hived.call("operator", "list_events", last=1)["events"])
+        chrome.until("document.getElementById(arguments[0])", f"e-{event['seq']}")
+        assert chrome.run("return document.getElementById('banner').textContent") == ""
+    assert web.stop() == 0
+
+
 def test_it_ends_when_it_is_idle_and_the_socket_starts_it_again(web: WebProcess) -> None:
     web.start(idle=0.1)
     assert web.process.wait(60) == 0

@@ -218,5 +218,10 @@ async function badge() {
 document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
 addEventListener("pagehide", close);
 setInterval(badge, BADGE);
-setInterval(() => { if (source && Date.now() - heard > QUIET) banner("No news for 5 seconds: the rows may be old."); }, 1000);
+setInterval(() => {
+  if (!source || Date.now() - heard <= QUIET) return;
+  banner("No news for 5 seconds: the rows may be old.");
+  // A browser never opens a stream again that was answered with a fault, as while hived starts.
+  if (source.readyState === EventSource.CLOSED) { close(); open(); }
+}, 1000);
 if (!document.hidden) open();
