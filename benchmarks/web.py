@@ -11,9 +11,7 @@ asyncio server that writes as many bytes to as many streams, with no login and n
 import compileall
 import os
 import pty
-import resource
 import select
-import selectors
 import signal
 import socket
 import struct
@@ -23,15 +21,27 @@ import termios
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 
-from fuzz.served import HiveProcess, serve_in_process
+from fuzz.served import HiveDaemon, HiveProcess, serve_in_process
 
+from benchmarks.load.browser_page import interactive_rows
+from benchmarks.load.programs import (
+    cpu_seconds,
+    end_sender,
+    environment,
+    latencies,
+    mebibytes,
+    run_load,
+    write_line,
+)
+from benchmarks.load.restart import Tab, measure_restart
+from benchmarks.load.streams import PATH, StreamReader, check_frames, read_for
 from benchmarks.report.rows import Row, with_aim
 from benchmarks.services import ROOT
 from benchmarks.services.dashboard import Dashboard, serving_dashboard
@@ -70,6 +80,7 @@ def _pages(hived: HiveProcess, agents: int, most_bytes: int | None, most_ms: int
     slow: Row = {"name": f"first page, {agents:,} agents", "value": first * 1e3, "unit": "ms"}
     yield with_aim(slow, f"< {most_ms} ms", at_most=most_ms)
     yield {"name": f"the same page again, {agents:,} agents", "value": again * 1e3, "unit": "ms"}
+    yield from interactive_rows(hived.folder, agents, most_ms)
 
 
 # Streams
@@ -86,106 +97,45 @@ class LoadFigures:
     sends: list[tuple[float, float]]
 
 
-@dataclass
-class StreamReader:
-    """One event stream. `unpack`: it is decoded, and tells when agent 0's row came."""
-
-    connection: socket.socket
-    unpack: "zlib._Decompress | None"
-    size: int = 0
-    text: bytes = b""
-    raw: bytes = b""
-    has_head: bool = False
-    came: list[float] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)  # of its frames
-    gaps: int = 0  # one is at its begin, as it resumes after nothing
-
-    def read(self) -> None:
-        data = self.connection.recv(1 << 20)
-        if not data:
-            raise RuntimeError("hive-web ended a stream")
-        self.size += len(data)
-        if self.unpack is not None:
-            self._take(data)
-
-    def _take(self, data: bytes) -> None:
-        now = time.monotonic()
-        self.raw += data
-        if not self.has_head:
-            _, end, rest = self.raw.partition(b"\r\n\r\n")
-            if not end:
-                return
-            self.raw, self.has_head = rest, True
-        while (chunk := self._chunk()) is not None:
-            assert self.unpack is not None
-            self.text += self.unpack.decompress(chunk)
-        while b"\n\n" in self.text:
-            event, _, self.text = self.text.partition(b"\n\n")
-            self.gaps += event.startswith(b"event: gap")
-            if b"\nid: " in event:
-                number = event.partition(b"\nid: ")[2].partition(b"\n")[0]
-                self.numbers.append(int(number.rpartition(b"-")[2]))
-            if FIRST_AGENT.encode() in event and b"event: tree" in event:
-                self.came.append(now)
-
-    def _chunk(self) -> bytes | None:
-        length, end, rest = self.raw.partition(b"\r\n")
-        if not end or len(rest) < (size := int(length, 16)) + 2:
-            return None
-        self.raw = rest[size + 2 :]
-        return rest[:size]
-
-
-def _streams(hived: HiveProcess) -> list[Row]:
-    with _load("chatter", hived.folder, AGENTS, RATE):
+def _streams(hived: HiveDaemon) -> list[Row]:
+    with run_load("chatter", hived.folder, AGENTS, RATE):
         alone, quiet = _measure_alone(hived)
         with serving_dashboard(hived.folder) as web, ExitStack() as stack:
             cookies = [web.log_in(number) for number in range(STREAMS // STREAMS_OF_LOGIN)]
             streams = list(_open_streams(web, cookies, stack))
-            with _load("tabs", hived.folder, web.port, SPAWN_EVERY) as tabs:
-                _write_line(tabs, "\t".join(cookies))
+            with run_load("tabs", hived.folder, web.port, SPAWN_EVERY) as tabs:
+                write_line(tabs, "\t".join(cookies))
                 rows = _loaded_rows(hived, web, streams, alone, quiet)
                 made, loaded = map(int, tabs.communicate()[0].split())
-            _check_frames(streams)
+            check_frames(streams)
+            opened = [
+                Tab(web, at // STREAMS_OF_LOGIN, cookies[at // STREAMS_OF_LOGIN], stream)
+                for at, stream in enumerate(streams)
+            ]
+            restarted = measure_restart(hived, web, opened)
             return [
                 *rows, {"name": "agents made meanwhile", "value": made, "unit": "agents"},
                 {"name": "rows of the tree loaded by tabs", "value": loaded, "unit": "times"},
+                *restarted,
             ]  # fmt: skip
 
 
 def _measure_alone(hived: HiveProcess) -> tuple[float, float]:
     """The lone send in milliseconds, and hived's share of a core, without a watcher."""
-    with _load("lone_sender", hived.folder, LONE_EVERY) as lone:
+    with run_load("lone_sender", hived.folder, LONE_EVERY) as lone:
         time.sleep(SETTLE)
-        start, since = _cpu_seconds(hived.pid), time.monotonic()
+        start, since = cpu_seconds(hived.pid), time.monotonic()
         time.sleep(BEFORE)
-        share = (_cpu_seconds(hived.pid) - start) / (time.monotonic() - since)
-        return median(_latencies(_end(lone))), share
-
-
-def _write_line(process: "subprocess.Popen[bytes]", text: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(f"{text}\n".encode())
-    process.stdin.flush()
-
-
-def _check_frames(streams: list[StreamReader]) -> None:
-    """RuntimeError: a stream lacks a frame that another one has, has one twice, or had a gap."""
-    sequences = [stream.numbers for stream in streams if stream.unpack is not None]
-    start = max(numbers[0] for numbers in sequences)
-    until = min(numbers[-1] for numbers in sequences)
-    seen = [[number for number in numbers if start <= number <= until] for numbers in sequences]
-    if any(numbers != seen[0] for numbers in seen) or any(stream.gaps > 1 for stream in streams):
-        raise RuntimeError("a frame is lost, or came twice")
+        share = (cpu_seconds(hived.pid) - start) / (time.monotonic() - since)
+        return median(latencies(end_sender(lone))), share
 
 
 def _open_streams(web: Dashboard, cookies: list[str], stack: ExitStack) -> Iterator[StreamReader]:
     for number, cookie in enumerate(cookies):
-        for _ in range(STREAMS_OF_LOGIN):
+        for place in range(STREAMS_OF_LOGIN):
             connection = stack.enter_context(web.connect(number))
-            path = "/live?topics=tree,attention,audit"
-            connection.sendall(web.request("GET", path, cookie=cookie))
-            is_decoded = number * STREAMS_OF_LOGIN < DECODED
+            connection.sendall(web.request("GET", PATH, cookie=cookie))
+            is_decoded = number * STREAMS_OF_LOGIN + place < DECODED
             yield StreamReader(connection, zlib.decompressobj(31) if is_decoded else None)
 
 
@@ -201,7 +151,7 @@ def _loaded_rows(
     }  # fmt: skip
     lone_row: Row = {
         "name": f"a lone durable send beside {STREAMS} streams", "unit": "ms",
-        "value": median(_latencies(load.sends)), "peer": "the same without a stream",
+        "value": median(latencies(load.sends)), "peer": "the same without a stream",
         "peer_value": alone,
     }  # fmt: skip
     share: Row = {
@@ -225,31 +175,21 @@ def _loaded_rows(
 
 def _measure_load(hived: HiveProcess, web: Dashboard, streams: list[StreamReader]) -> LoadFigures:
     """What the daemons take while all streams are read and a lone sender sends."""
-    with _load("lone_sender", hived.folder, LONE_EVERY) as lone:
-        _read_for(streams, SETTLE)
+    with run_load("lone_sender", hived.folder, LONE_EVERY) as lone:
+        read_for(streams, SETTLE)
         for stream in streams:
             stream.size = 0
         pids = (hived.pid, web.pid)
-        start, since = [_cpu_seconds(pid) for pid in pids], time.monotonic()
-        _read_for(streams, SECONDS)
+        start, since = [cpu_seconds(pid) for pid in pids], time.monotonic()
+        read_for(streams, SECONDS)
         spent = time.monotonic() - since
         shares = [
-            (_cpu_seconds(pid) - before) / spent for pid, before in zip(pids, start, strict=True)
+            (cpu_seconds(pid) - before) / spent for pid, before in zip(pids, start, strict=True)
         ]
-        memory = _mebibytes(web.pid)
-        sends = _end(lone)
+        memory = mebibytes(web.pid)
+        sends = end_sender(lone)
     size = sum(stream.size for stream in streams) / len(streams) / spent
     return LoadFigures(shares[0], shares[1], memory, size, sends)
-
-
-def _read_for(streams: list[StreamReader], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream.connection, selectors.EVENT_READ, stream)
-        while (left := until - time.monotonic()) > 0:
-            for key, _ in selector.select(left):
-                key.data.read()
 
 
 def _delays(sends: list[tuple[float, float]], streams: list[StreamReader]) -> Iterator[float]:
@@ -264,7 +204,7 @@ def _delays(sends: list[tuple[float, float]], streams: list[StreamReader]) -> It
 def _bare_share(size: float) -> float:
     """The share of a core of a bare server that writes so many bytes a second to each stream."""
     argv = [sys.executable, "-m", "benchmarks.peers.sse", str(round(size * 0.1)), "0.1"]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=_environment())
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment())
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline())
@@ -274,10 +214,10 @@ def _bare_share(size: float) -> float:
                 connection = socket.create_connection(("127.0.0.1", port), 30)
                 stack.enter_context(connection).sendall(b"GET / HTTP/1.1\r\n\r\n")
                 streams.append(StreamReader(connection, None))
-            _read_for(streams, 1.0)
-            start, since = _cpu_seconds(process.pid), time.monotonic()
-            _read_for(streams, BEFORE)
-            return (_cpu_seconds(process.pid) - start) / (time.monotonic() - since)
+            read_for(streams, 1.0)
+            start, since = cpu_seconds(process.pid), time.monotonic()
+            read_for(streams, BEFORE)
+            return (cpu_seconds(process.pid) - start) / (time.monotonic() - since)
     finally:
         process.kill()
         process.communicate()
@@ -290,7 +230,7 @@ def _top(hived: HiveProcess) -> list[Row]:
     """Its first screen from the start of the program, and its share while 1,000 rows/s change."""
     compileall.compile_dir(ROOT / "hive_core", quiet=1)  # as an installation has its modules
     idle = _watch_top(hived)
-    with _load("chatter", hived.folder, AGENTS, RATE):
+    with run_load("chatter", hived.folder, AGENTS, RATE):
         first, share = _watch_top(hived)
     return [
         with_aim({"name": f"hive top, first screen of {AGENTS:,} agents", "value": idle[0] * 1e3,
@@ -316,9 +256,9 @@ def _watch_top(hived: HiveProcess) -> tuple[float, float]:
         _read_until(terminal, b"a1")
         first = time.monotonic() - start
         _drain(terminal, SETTLE)
-        before, since = _cpu_seconds(process), time.monotonic()
+        before, since = cpu_seconds(process), time.monotonic()
         _drain(terminal, BEFORE)
-        return first, (_cpu_seconds(process) - before) / (time.monotonic() - since)
+        return first, (cpu_seconds(process) - before) / (time.monotonic() - since)
     finally:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
@@ -336,46 +276,3 @@ def _drain(terminal: int, seconds: float) -> None:
     while (left := until - time.monotonic()) > 0:
         if select.select([terminal], [], [], left)[0]:
             os.read(terminal, 1 << 16)
-
-
-# Processes
-
-
-@contextmanager
-def _load(name: str, folder: Path, *arguments: float) -> Iterator["subprocess.Popen[bytes]"]:
-    """A program of `load/`; `_end` ends it and has what it printed."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    argv = [sys.executable, "-m", f"benchmarks.load.{name}", str(folder), *map(str, arguments)]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=_environment())
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _end(lone: "subprocess.Popen[bytes]") -> list[tuple[float, float]]:
-    """The sends of the lone sender: when each was sent, and when it was answered."""
-    output, _ = lone.communicate()
-    pairs = (line.split() for line in output.decode().splitlines())
-    return [(float(sent), float(answered)) for sent, answered in pairs]
-
-
-def _latencies(sends: list[tuple[float, float]]) -> list[float]:
-    return [(answered - sent) * 1e3 for sent, answered in sends]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def _mebibytes(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024

@@ -1,1 +1,1 @@
-"""Programs that load a service while another one is measured, each a process of its own."""
+"""What loads a service while it is measured: programs, each a process of its own, and browsers."""

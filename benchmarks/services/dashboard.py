@@ -24,7 +24,7 @@ main()
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Dashboard:
     """`port` of 127.0.0.1 is where it is served."""
 
@@ -51,7 +51,10 @@ class Dashboard:
         source = (f"127.0.1.{address + 1}", 0)
         return socket.create_connection(("127.0.0.1", self.port), 30, source_address=source)
 
-    def request(self, method: str, path: str, body: bytes = b"", cookie: str = "") -> bytes:
+    def request(
+        self, method: str, path: str, body: bytes = b"", cookie: str = "", after: str = ""
+    ) -> bytes:
+        """A request of a browser. `after`: the last event that it had of a stream."""
         origin = f"http://localhost:{self.port}"
         lines = [
             f"{method} {path} HTTP/1.1", f"host: localhost:{self.port}", "accept-encoding: gzip",
@@ -59,6 +62,8 @@ class Dashboard:
         ]  # fmt: skip
         if cookie:
             lines.append(f"cookie: {cookie}")
+        if after:
+            lines.append(f"last-event-id: {after}")
         if method == "POST":
             lines += [
                 f"origin: {origin}", f"content-length: {len(body)}",
@@ -86,20 +91,43 @@ def read_all(connection: socket.socket) -> bytes:
     return data
 
 
-@contextmanager
-def serving_dashboard(folder: Path) -> Iterator[Dashboard]:
-    """hive-web before the hived whose sockets are in this folder."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+class DashboardDaemon(Dashboard):
+    """hive-web as a process of this one, at a socket that outlives it as that of systemd does."""
+
+    def __init__(self, folder: Path, listening: socket.socket) -> None:
         port = listening.getsockname()[1]
         config = folder / "hive.toml"
         config.write_text(f'[web]\norigins = ["http://localhost:{port}"]\n', encoding="utf-8")
         arguments = ["--socket", str(folder / "login.sock"), "--settings", str(config)]
-        process = subprocess.Popen(
-            [sys.executable, "-c", _START, str(listening.fileno()), *arguments],
-            pass_fds=[listening.fileno()], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        self._listening = listening
+        self._argv = [sys.executable, "-c", _START, str(listening.fileno()), *arguments]
+        self._process = self._start()
+        super().__init__(self._process.pid, port, folder)
+
+    def restart(self) -> None:
+        """End it as systemd does, and start it again."""
+        self._process.terminate()
+        self._process.wait()
+        self._process = self._start()
+        self.pid = self._process.pid
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            self._argv, pass_fds=[self._listening.fileno()],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
-    try:
-        yield Dashboard(process.pid, port, folder)
-    finally:
-        process.kill()
-        process.wait()
+
+
+@contextmanager
+def serving_dashboard(folder: Path) -> Iterator[DashboardDaemon]:
+    """hive-web before the hived whose sockets are in this folder."""
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listening:
+        web = DashboardDaemon(folder, listening)
+        try:
+            yield web
+        finally:
+            web.kill()

@@ -1,7 +1,8 @@
 """The real sockets, broker, ledger and repo in a process of their own: FOLDER AGENTS PATIENCE.
 
 Agent number n listens on FOLDER/a<n>.sock, the operator on operator.sock, and services that carry
-logins, as the user that runs this, on login.sock. PATIENCE divides the seconds that a peer may
+logins, as the user that runs this, on login.sock. A second start on the same folder goes on with
+what the first one wrote. PATIENCE divides the seconds that a peer may
 take.
 """
 
@@ -64,19 +65,50 @@ class HiveProcess:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
 
-@contextmanager
-def serve_in_process(folder: Path, agents: int, patience: float = 1.0) -> Iterator[HiveProcess]:
-    argv = [sys.executable, "-m", "fuzz.served", str(folder), str(agents), str(patience)]
-    environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment)
-    try:
-        if process.stdout is None or process.stdout.readline() != b"ready\n":
+class HiveDaemon(HiveProcess):
+    """Such a process that this one starts, and starts again on the same disk."""
+
+    def __init__(self, folder: Path, agents: int, patience: float) -> None:
+        self._argv = [
+            sys.executable, "-m", "fuzz.served", str(folder), str(agents), str(patience),
+        ]  # fmt: skip
+        self._process = self._start()
+        super().__init__(folder, self._process.pid)
+        self._await_ready()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def restart(self) -> None:
+        """End it as a crash does, and start it again."""
+        self.kill()
+        self._process = self._start()
+        self.pid = self._process.pid
+        self._await_ready()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+        return subprocess.Popen(self._argv, stdout=subprocess.PIPE, env=environment)
+
+    def _await_ready(self) -> None:
+        if self._process.stdout is None or self._process.stdout.readline() != b"ready\n":
+            self.kill()
             raise RuntimeError("the service does not start")
-        yield HiveProcess(folder, process.pid)
-        assert process.poll() is None, "the service has ended"
+
+
+@contextmanager
+def serve_in_process(folder: Path, agents: int, patience: float = 1.0) -> Iterator[HiveDaemon]:
+    hived = HiveDaemon(folder, agents, patience)
+    try:
+        yield hived
+        assert hived.is_running, "the service has ended"
     finally:
-        process.kill()
-        process.communicate()
+        hived.kill()
 
 
 def of_the_unit() -> dict[str, str]:
@@ -94,18 +126,25 @@ def family(agents: int) -> Hive:
     return Hive(topology=Topology(parents), specs=specs).validate()
 
 
+def write_family(ledger: Ledger, repo: MetaRepo, agents: int) -> Hive:
+    """Make the first commit: the family of so many agents."""
+    hive = family(agents)
+    oid = repo.write(hive, Hive(), "family", {})
+    with repo.hold("") as move, ledger.transaction():
+        ledger.head = oid
+        move(oid)
+    return hive.at_commit(oid)
+
+
 async def serve(folder: Path, agents: int, patience: float) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     settings, registry = Settings(limits=BOUNDS), load()
     with closing(Ledger.open(folder / "hive.db", limits=BOUNDS)) as ledger:
-        repo, hive = MetaRepo.open(folder / "meta"), family(agents)
-        oid = repo.write(hive, Hive(), "family", {})
-        with repo.hold("") as move, ledger.transaction():
-            ledger.head = oid
-            move(oid)
+        repo = MetaRepo.open(folder / "meta")
+        hive = repo.read(ledger.head) if ledger.head else write_family(ledger, repo, agents)
         world = Services(ledger, repo, settings, NothingObserved(), SystemClock())
-        broker = Broker(world, hive.at_commit(oid), registry, introspection_methods(registry, "1"))
+        broker = Broker(world, hive, registry, introspection_methods(registry, "1"))
         result = replace(
             PATIENCE, first=PATIENCE.first / patience, begun=PATIENCE.begun / patience,
             deaf=PATIENCE.deaf / patience, look=PATIENCE.look / patience,

@@ -10,6 +10,8 @@ from fuzz.served import serve_in_process
 from long import figure, times
 
 from benchmarks import web as bench
+from benchmarks.load.programs import cpu_seconds, end_sender, mebibytes, run_load, write_line
+from benchmarks.load.streams import check_frames, read_for
 from benchmarks.services.dashboard import serving_dashboard
 
 
@@ -24,21 +26,21 @@ def test_many_tabs_cost_little_and_no_frame_is_lost_or_comes_twice(
         web = stack.enter_context(serving_dashboard(tmp_path))
         cookies = [web.log_in(number) for number in range(logins)]
         streams = list(bench._open_streams(web, cookies, stack))
-        stack.enter_context(bench._load("chatter", tmp_path, agents, agents))
-        lone = stack.enter_context(bench._load("lone_sender", tmp_path, 0.1))
-        tabs = stack.enter_context(bench._load("tabs", tmp_path, web.port, 0.2))
-        bench._write_line(tabs, "\t".join(cookies))
-        start = [bench._cpu_seconds(pid) for pid in (web.pid, hived.pid)]
+        stack.enter_context(run_load("chatter", tmp_path, agents, agents))
+        lone = stack.enter_context(run_load("lone_sender", tmp_path, 0.1))
+        tabs = stack.enter_context(run_load("tabs", tmp_path, web.port, 0.2))
+        write_line(tabs, "\t".join(cookies))
+        start = [cpu_seconds(pid) for pid in (web.pid, hived.pid)]
         seconds = times(4, 30)
-        bench._read_for(streams, seconds)
+        read_for(streams, seconds)
         spent = [
-            bench._cpu_seconds(pid) - before
+            cpu_seconds(pid) - before
             for pid, before in zip((web.pid, hived.pid), start, strict=True)
         ]
-        memory = bench._mebibytes(web.pid)
-        sends = bench._end(lone)
+        memory = mebibytes(web.pid)
+        sends = end_sender(lone)
         made, loaded = map(int, tabs.communicate()[0].split())
-        bench._check_frames(streams)
+        check_frames(streams)
     figure("tabs", web=spent[0] / seconds, hived=spent[1] / seconds, memory=memory, made=made)
     assert spent[0] / seconds < 0.6
     assert memory < 128
