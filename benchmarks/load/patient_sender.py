@@ -23,8 +23,8 @@ def main(folder: Path, every: float) -> None:
         parameters = {"to": "a0", "body": "Well?", "idempotency_key": f"restart-{number}"}
         call = {"method": "org.hive.Broker.Send", "parameters": parameters}
         answer = b""
+        sent = time.monotonic()
         while not answer:
-            sent = time.monotonic()
             with suppress(ConnectionError):
                 connection.settimeout(None)
                 connection.sendall(json.dumps(call).encode() + b"\0")
@@ -32,8 +32,7 @@ def main(folder: Path, every: float) -> None:
             if not answer:
                 connection.close()
                 connection = connect(folder / "a1.sock")
-        if b'"error"' in answer:
-            raise RuntimeError(answer.decode())
+                sent = time.monotonic()
         print(sent, time.monotonic(), flush=True)
 
 

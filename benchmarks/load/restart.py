@@ -125,7 +125,7 @@ def count_letters(html: bytes) -> int:
 def measure_restart(hived: HiveDaemon, web: DashboardDaemon, tabs: Sequence[Tab]) -> list[Row]:
     """RuntimeError: a lone send or a frame is missing on a screen, or came twice."""
     checked = [tab for tab in tabs if tab.is_checked]
-    before, is_over = _settle(checked[0]), threading.Event()
+    before, is_over = _read_settled_letters(checked[0]), threading.Event()
     with ThreadPoolExecutor(len(tabs)) as pool:
         followers = [pool.submit(tab.follow, is_over) for tab in tabs]
         try:
@@ -143,10 +143,10 @@ def measure_restart(hived: HiveDaemon, web: DashboardDaemon, tabs: Sequence[Tab]
             follower.result()
     _check_screens(checked, last)
     first = before + 1 + next(at for at, (sent, _) in enumerate(sends) if sent >= times.start)
-    return _restart_rows(times, tabs, max(_shown_at(tab, first) for tab in checked))
+    return _restart_rows(times, tabs, max(_time_on_screen(tab, first) for tab in checked))
 
 
-def _settle(tab: Tab) -> int:
+def _read_settled_letters(tab: Tab) -> int:
     """The letters of agent 0 once no send is on its way to the page."""
     counts = [-1]
     while len(counts) < 2 or counts[-1] != counts[-2]:
@@ -178,7 +178,7 @@ def _check_screens(tabs: Sequence[Tab], last: int) -> None:
             raise RuntimeError("a lone send is not shown after the restart, or twice")
 
 
-def _shown_at(tab: Tab, letters: int) -> float:
+def _time_on_screen(tab: Tab, letters: int) -> float:
     return next(at for at, count in tab.shown if count >= letters)
 
 
