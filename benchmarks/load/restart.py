@@ -11,9 +11,10 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from fuzz.served import HiveDaemon
 
@@ -128,15 +129,16 @@ def measure_restart(hived: HiveDaemon, web: DashboardDaemon, tabs: Sequence[Tab]
     before, is_over = _read_settled_letters(checked[0]), threading.Event()
     with ThreadPoolExecutor(len(tabs)) as pool:
         followers = [pool.submit(tab.follow, is_over) for tab in tabs]
+        wait = partial(_await, followers)
         try:
             with run_load("patient_sender", hived.folder, EVERY) as lone:
                 time.sleep(BEFORE)
                 times = _restart_both(hived, web)
-                _await(lambda: all(tab.opened > times.start for tab in tabs), "tabs are away")
+                wait(lambda: all(tab.opened > times.start for tab in tabs), "tabs are away")
                 time.sleep(AFTERWARDS)
                 sends = end_sender(lone)
             last = before + len(sends)
-            _await(lambda: all(tab.shown[-1][1] >= last for tab in checked), "sends are missing")
+            wait(lambda: all(tab.shown[-1][1] >= last for tab in checked), "sends are missing")
         finally:
             is_over.set()
         for follower in followers:
@@ -163,9 +165,13 @@ def _restart_both(hived: HiveDaemon, web: DashboardDaemon) -> RestartTimes:
     return RestartTimes(start, ready, time.monotonic())
 
 
-def _await(holds: Callable[[], bool], text: str) -> None:
+def _await(followers: Sequence["Future[None]"], holds: Callable[[], bool], text: str) -> None:
+    """Wait until something holds, or a tab fails."""
     until = time.monotonic() + AT_MOST
     while not holds():
+        for follower in followers:
+            if follower.done():
+                follower.result()
         if time.monotonic() > until:
             raise RuntimeError(f"{text} {AT_MOST:.0f} s after the restart")
         time.sleep(0.05)
