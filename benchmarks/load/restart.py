@@ -2,7 +2,8 @@
 
 A stream that ends is opened again after a second, with the id of its last frame; a `gap` loads the
 page again. Tabs that are not decoded load it in any case, as after a restart of hive-web all have
-a gap.
+a gap. Where hive-web answers 503, as this hived does not listen while it is restarted, a tab tries
+again after a second.
 """
 
 import gzip

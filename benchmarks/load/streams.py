@@ -50,6 +50,8 @@ class StreamReader:
             head, end, rest = self.raw.partition(b"\r\n\r\n")
             if not end:
                 return
+            if b" 503 " in head.split(b"\r\n")[0]:
+                raise StreamEnded("hive-web does not reach hived now")
             if b" 200 " not in head.split(b"\r\n")[0]:
                 raise RuntimeError(head[:300].decode(errors="replace"))
             self.raw, self.has_head = rest, True

@@ -72,15 +72,20 @@ class Dashboard:
         return "\r\n".join([*lines, "", ""]).encode() + body
 
     def page(self, path: str, cookie: str) -> tuple[bytes, float]:
-        """A page as its compressed bytes, and the seconds that it took."""
+        """A page as its compressed bytes, and the seconds that it took.
+
+        ConnectionError: hive-web does not reach hived now.
+        """
         start = time.perf_counter()
         with self.connect() as connection:
             connection.sendall(self.request("GET", path, cookie=cookie))
             answer = read_all(connection)
         spent = time.perf_counter() - start
         head, _, body = answer.partition(b"\r\n\r\n")
+        if b" 503 " in head.split(b"\r\n")[0]:
+            raise ConnectionError(body[:300].decode(errors="replace"))
         if b" 200 " not in head.split(b"\r\n")[0]:
-            raise RuntimeError(head[:300].decode(errors="replace"))
+            raise RuntimeError(f"{head.splitlines()[0]!r} for {path}: {body[:300]!r}")
         return body, spent
 
 
