@@ -30,8 +30,8 @@ async def find_after_restart(broker: FakeBroker, restarted: FakeBroker) -> tuple
     restarted.start()
     await login.connection.closed.wait()
     try:
-        found = await logins.find(CREDENTIAL)
-        outcome = "unknown" if found is None else "found"
+        again = await logins.find(CREDENTIAL)
+        outcome = "unknown" if again is None else "known"
     except Unreachable:
         outcome = "unreachable"
     for task in logins._watching:
@@ -42,7 +42,7 @@ async def find_after_restart(broker: FakeBroker, restarted: FakeBroker) -> tuple
 @pytest.mark.parametrize(
     ("answers", "outcome"),
     [
-        ({"OpenLogin": lambda _: FACTS}, "found"),
+        ({"OpenLogin": lambda _: FACTS}, "known"),
         ({}, "unreachable"),  # it hangs up before it answers
         ({"OpenLogin": _refuse}, "unknown"),
     ],
@@ -54,8 +54,8 @@ def test_a_login_ends_where_hived_refuses_it_and_not_where_hived_went_away(
         broker.answers["OpenLogin"] = lambda _: FACTS
         restarted = FakeBroker(tmp_path / "login.sock")
         restarted.answers.update(answers)
-        login, found = asyncio.run(find_after_restart(broker, restarted))
+        login, search_outcome = asyncio.run(find_after_restart(broker, restarted))
         restarted.stop()
 
-    assert found == outcome
+    assert search_outcome == outcome
     assert login.is_ended is (outcome == "unknown")
