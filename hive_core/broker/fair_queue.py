@@ -95,8 +95,8 @@ class FairQueue:
 
     def _charge_service(self, party: str, seconds: float) -> None:
         repaid, now = self._repaid, self._monotonic()
-        repaid[_ALL] = max(repaid[_ALL], now) + seconds * PART
-        repaid[party] = min(max(repaid[party], now) + seconds * _EACH, now + _BEHIND)
+        for name, part in ((_ALL, PART), (party, _EACH)):
+            repaid[name] = min(max(repaid[name], now) + seconds * part, now + _BEHIND)
 
     def time_of(self, calls: Sequence[PendingCall], seconds: float) -> BatchTime:
         """The clock of a part of a batch that may take so long from now on."""

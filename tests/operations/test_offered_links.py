@@ -89,6 +89,16 @@ def test_a_link_is_void_when_the_state_has_changed_or_a_day_is_over(world: World
     assert isinstance(phone.refusal("use_link", secret=late), NotFound)
 
 
+def test_a_link_that_cancels_a_task_ends_no_later_attempt_of_it(world: World) -> None:
+    """It was offered with the result, which has been given back since."""
+    task = str(world.call("root", "assign_task", agent="a", title="x", description="y")["task"])
+    world.call(OPERATOR, "start", agent="a")
+    phone, before = LoginClient(world), offer(world, "cancel_task", task=task)
+    world.call("a", "report_progress", task=task, text="it works")
+    assert phone.call("show_link", secret=before)["is_current"] is False
+    assert isinstance(phone.refusal("use_link", secret=before), Conflict)
+
+
 def test_a_link_gives_an_answer_only_where_the_question_offers_it(world: World) -> None:
     items = [{"prompt": "Which?", "options": ["red", "green"]}]
     asked = world.call("root", "ask_user", items=items)

@@ -182,8 +182,9 @@ def _state_of_plan(call: Call, parameters: Mapping[str, Any]) -> object:
 
 
 def _state_of_task(call: Call, parameters: Mapping[str, Any]) -> object:
+    """The task as it is: the link ends neither a later attempt nor work that was approved since."""
     task = call.ledger.tasks.get(str(parameters.get("task")))
-    return task.id if task is not None and task.open else None
+    return (task.id, task.state, task.attempt) if task is not None and task.open else None
 
 
 def _state_of_agent(call: Call, parameters: Mapping[str, Any]) -> object:
