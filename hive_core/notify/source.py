@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from hive_core.errors import Conflict, InvalidArgument, NotFound
 from hive_core.notify.links import (
     LinkedThing,
     WantedLink,
@@ -60,10 +61,14 @@ class LoginSource(LoginConnection):
         return rows, str(page.get("next") or (rows[-1]["seq"] if rows else after))
 
     async def links(self, thing: LinkedThing) -> list[NoticeLink]:
-        wishes = await self._wishes(thing)
-        if not wishes:
+        """Each is offered by itself: one that has nothing to act on takes no other one away."""
+        return [link for wish in await self._wishes(thing) for link in await self._offer(wish)]
+
+    async def _offer(self, wish: WantedLink) -> list[NoticeLink]:
+        try:
+            reply = await self.call("offer_links", {"links": [wish]})
+        except (Conflict, InvalidArgument, NotFound):
             return []
-        reply = await self.call("offer_links", {"links": wishes})
         return [
             NoticeLink(label=str(row["label"]), url=str(row["url"]))
             for row in rows_of(reply, "links")

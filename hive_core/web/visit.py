@@ -28,6 +28,7 @@ HTML: Final = "text/html; charset=utf-8"
 _PACKED_FROM: Final = 1024
 _LEVEL: Final = 5
 _FIELDS_MOST: Final = 200
+_DIGITS_MOST: Final = 9
 
 Fields = Mapping[str, str]
 
@@ -182,6 +183,14 @@ def parse_fields(text: bytes) -> dict[str, str]:
     if len(fields) != len(pairs):
         raise InvalidArgument("a field is given twice", field="form")
     return fields
+
+
+def form_number(visit: Visit, name: str) -> int:
+    """The whole number in a field of a form; refused if it is none that hived could have sent."""
+    text = visit.form.get(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MOST):
+        refuse_field(name, "is not a number")
+    return int(text)
 
 
 def refuse_field(name: str, reason: str) -> Never:

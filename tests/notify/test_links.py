@@ -202,6 +202,8 @@ def test_a_link_cancels_the_task_whose_own_budget_is_used_up(made: World) -> Non
     assert (cancel.label, stop.label) == ("Cancel task", "Stop")
     use(made, cancel)
     assert task_state(made, task) in ENDING
+    made.call("ann", "finish_task", task=task, status="failed", summary="x")
+    assert [link.label for link in asyncio.run(source.links(thing))] == ["Stop"]
 
 
 def task_state(made: World, task: str) -> str:

@@ -105,6 +105,9 @@ def test_dead_letters_are_cleared_and_leave_the_list_by_themselves(world: World)
 
     dead()
     assert "dead_letters" in kinds()
+    assert (
+        world.fault("operator", "clear_dead_letters", agent="a1", expected=1) == "InvalidArgument"
+    )
     assert world.call("operator", "clear_dead_letters", agent="a1")["cleared"] == 1
     (event,) = [row for row in world.events() if row["operation"] == "clear_dead_letters"]
     assert (event["target"], fields(event)["cleared"]) == ("a1", 1)

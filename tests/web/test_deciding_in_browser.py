@@ -118,6 +118,27 @@ def test_a_row_that_comes_live_brings_its_forms(chrome: Browser, web: RunningDas
     assert answers == [["birch"], ["pine"]]
 
 
+def test_rows_stay_where_they_are_as_the_focus_goes_on_within_the_list(
+    chrome: Browser, web: RunningDashboard
+) -> None:
+    chrome.open(f"{web.origin}/")
+    chrome.point_at("h1")
+    items = [{"prompt": "Which wood?"}]
+    first, second = (web.hived.call("root", "ask_user", items=items)["question"] for _ in range(2))
+    row = "document.querySelector(`a.open[href$='${arguments[0]}']`)?.closest('li')"
+    chrome.until(f"{row}.querySelector('.settle')", second)
+    chrome.until(f"({row}.querySelector('a.open').focus(), true)", second)
+    web.hived.call("operator", "answer", question=first, answers=["oak"])
+    chrome.until("!document.getElementById('held').hidden")
+
+    chrome.press(Keys.TAB)
+
+    chrome.until(f"{row}.contains(document.activeElement) &&"
+                 " document.activeElement.matches(':not(a.open)')", second)  # fmt: skip
+    chrome.until(row, first)
+    assert not chrome.run("return document.getElementById('held').hidden")
+
+
 def test_a_form_is_sent_once(chrome: Browser, web: RunningDashboard) -> None:
     chrome.open(f"{web.origin}/agents/lead/talk")
     chrome.run("document.querySelector('#body').value = 'only once'")

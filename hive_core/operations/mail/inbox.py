@@ -302,7 +302,9 @@ def clear_dead_letters(call: Call, params: ClearDeadLettersParams) -> Record[Cle
     Without this call a dead letter is kept for 30 days.
     """
     owner = _owner(call, params.agent)
-    if params.up_to is not None and params.expected is not None:
+    if params.expected is not None:
+        if params.up_to is None:
+            raise InvalidArgument("`expected` needs `up_to`", field="expected")
         _check_number(call, owner, params.up_to, params.expected)
     cleared = call.ledger.messages.clear_dead(owner, params.up_to)
     call.notify(inbox(owner))

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from hive_core.errors import NotFound
 from hive_core.web.pages import task
 from hive_core.web.pages.agent import OPERATOR
-from hive_core.web.visit import Visit, refuse_field
+from hive_core.web.visit import Visit, form_number, refuse_field
 
 _OPERATIONS: Final[Mapping[str, str]] = {
     "start": "start",
@@ -33,13 +33,11 @@ async def settle_agent(visit: Visit) -> Response:
 
 async def clear_dead_letters(visit: Visit) -> Response:
     """Delete the dead letters that the page counted, and none that came later."""
-    up_to, expected = visit.form.get("up_to", ""), visit.form.get("expected", "")
-    if not expected.isdecimal():
-        refuse_field("expected", "is not a number")
+    up_to, expected = visit.form.get("up_to", ""), form_number(visit, "expected")
     name = visit.parts["name"]
     return await visit.change(
         "clear_dead_letters", "/", agent=None if name == OPERATOR else name, up_to=up_to,
-        expected=int(expected),
+        expected=expected,
     )  # fmt: skip
 
 
@@ -59,12 +57,9 @@ async def judge_result(visit: Visit) -> Response:
         refuse_field("verdict", "accept or retry")
     if verdict == "retry" and not feedback:
         refuse_field("feedback", "say what is missing")
-    attempt = visit.form.get("attempt", "")
-    if not attempt.isdecimal():
-        refuse_field("attempt", "is not a number")
+    attempt = form_number(visit, "attempt")
     id_ = visit.parts["id"]
     back = task.address(id_) if visit.form.get("page") == "task" else "/"
     return await visit.change(
-        "judge_task", back, task=id_, verdict=verdict, feedback=feedback,
-        attempt=int(attempt),
-    )  # fmt: skip
+        "judge_task", back, task=id_, verdict=verdict, feedback=feedback, attempt=attempt
+    )

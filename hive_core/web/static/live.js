@@ -152,7 +152,8 @@ function release() {
 
 list?.addEventListener("pointerenter", () => { pointed = true; });
 list?.addEventListener("pointerleave", () => { pointed = false; release(); });
-list?.addEventListener("focusout", release);
+// Between two controls of the list nothing has the focus for a moment.
+list?.addEventListener("focusout", (event) => { if (!list.contains(event.relatedTarget)) release(); });
 
 function showAttention(values) {
   const order = new Set(values.order);
