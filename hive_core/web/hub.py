@@ -26,8 +26,10 @@ from hive_core.web.timeline import History
 
 log = logging.getLogger(__name__)
 BEAT_SECONDS: Final = 2.0
-# Rows a second of the audit log; of more that come at once, the newest are shown.
+# Rows a second of the audit log; of more that come at once, the newest are shown. Mail has half of
+# them, so that a flood of it pushes nothing else out.
 _EVENTS_A_SECOND: Final = 200
+_MAIL_A_SECOND: Final = _EVENTS_A_SECOND // 2
 TODO_SECONDS: Final = 0.5
 AGES_SECONDS: Final = 60.0
 EVENTS_KEPT: Final = 200
@@ -203,7 +205,7 @@ class Hub:
         connection = await self.logins.open_shared(login)
         newest: Message = {"last": EVENTS_KEPT, "limit": EVENTS_KEPT}
         parameters = newest if self._after is None else {"after": self._after, "limit": EVENTS_KEPT}
-        parameters = {**parameters, "every": _EVERY, "mail_rate": _EVENTS_A_SECOND}
+        parameters = {**parameters, "every": _EVERY, "mail_rate": _MAIL_A_SECOND}
         try:
             async for page in connection.stream("list_events", parameters):
                 self._take_events(page, is_first=self._after is None)
