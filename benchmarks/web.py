@@ -44,7 +44,7 @@ from benchmarks.load.restart import Tab, measure_restart
 from benchmarks.load.streams import PATH, StreamReader, check_frames, read_for
 from benchmarks.report.rows import Row, with_aim
 from benchmarks.services import ROOT
-from benchmarks.services.dashboard import Dashboard, serving_dashboard
+from benchmarks.services.dashboard import LOGINS_OF_ADDRESS, Dashboard, serving_dashboard
 
 AGENTS, LARGE, RATE = 1_000, 10_000, 1_000
 STREAMS, STREAMS_OF_LOGIN, DECODED = 200, 4, 5
@@ -101,7 +101,8 @@ def _streams(hived: HiveDaemon) -> list[Row]:
     with run_load("chatter", hived.folder, AGENTS, RATE):
         alone, quiet = _measure_alone(hived)
         with serving_dashboard(hived.folder) as web, ExitStack() as stack:
-            cookies = [web.log_in(number) for number in range(STREAMS // STREAMS_OF_LOGIN)]
+            first = LOGINS_OF_ADDRESS  # the first address has logged in for the pages just now
+            cookies = [web.log_in(first + at) for at in range(STREAMS // STREAMS_OF_LOGIN)]
             streams = list(_open_streams(web, cookies, stack))
             with run_load("tabs", hived.folder, web.port, SPAWN_EVERY) as tabs:
                 write_line(tabs, "\t".join(cookies))
