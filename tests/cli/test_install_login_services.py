@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from cli.run import Hive
 from typing_extensions import override
 
 from hive_core.cli.core.session import Session
+from hive_core.cli.host.install.layout import File
 from hive_core.cli.host.install.login_services import (
     NOTIFY,
     OTEL,
@@ -151,3 +153,43 @@ def test_without_a_receiver_no_token_is_renewed(
     with closing(Session(hive.peer.path)) as session:
         renew_tokens(machine, session, config=config)
     assert (machine.told, hive.peer.calls) == ([], [])
+
+
+class FullMachine(RecordingMachine):
+    """Its disk takes no file."""
+
+    @override
+    def file(self, wanted: File) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_token_that_could_not_be_written_ends_and_the_one_before_stays(
+    hive: Hive, tmp_path: Path
+) -> None:
+    config, token = tmp_path / "hive.toml", tmp_path / "login"
+    config.write_text(ROUTE, encoding="utf-8")
+    token.write_text("token_old\n", encoding="utf-8")
+    old = {"login": "l1", "name": NOTIFY.unit, "expires": time.time() + DAY}
+    hive.peer.answers |= {
+        "CreateAccount": lambda _: {}, "ListLogins": lambda _: {"logins": [old], "next": None},
+        "EndLogin": lambda _: {}, "CreateToken": lambda _: {"token": "token_x", "login": "l3"},
+    }  # fmt: skip
+    services = (replace(NOTIFY, token=token),)
+    with closing(Session(hive.peer.path)) as session, pytest.raises(OSError, match="No space"):
+        renew_tokens(FullMachine(), session, services, config)
+    assert token.read_text(encoding="utf-8") == "token_old\n"
+    assert [params["login"] for params in hive.peer.params_of("EndLogin")] == ["l3"]
+
+
+def test_an_empty_file_is_no_token(hive: Hive, machine: RecordingMachine, tmp_path: Path) -> None:
+    config, token = tmp_path / "hive.toml", tmp_path / "login"
+    config.write_text(ROUTE, encoding="utf-8")
+    token.touch()
+    valid = {"login": "l1", "name": NOTIFY.unit, "expires": time.time() + 300 * DAY}
+    hive.peer.answers |= {
+        "CreateAccount": lambda _: {}, "ListLogins": lambda _: {"logins": [valid], "next": None},
+        "EndLogin": lambda _: {}, "CreateToken": lambda _: {"token": "token_x", "login": "l3"},
+    }  # fmt: skip
+    with closing(Session(hive.peer.path)) as session:
+        renew_tokens(machine, session, (replace(NOTIFY, token=token),), config)
+    assert token.read_text(encoding="utf-8") == "token_x\n"

@@ -263,7 +263,7 @@ class ClearedInbox(Result):
 
 @operation(action="administer", allow=OPERATOR)
 def clear_inbox(call: Call, params: ClearInboxParams) -> Record[ClearedInbox]:
-    """Acknowledge messages of the operator's own inbox, as a login does that receives no mail.
+    """Acknowledge messages in the operator's own inbox. A login may call this.
 
     Messages of agents are not touched: an agent acknowledges its own, with `ack`.
     """

@@ -88,20 +88,28 @@ def install_login_service(
 
 
 def _make_token(machine: HostMachine, session: Session, service: ServiceWithLogin) -> None:
-    """A token in place of those before, in the file that systemd shows to the service."""
+    """A token in place of those before, in the file that systemd shows to the service.
+
+    Those before end when it is written: until then hived lists none whose file is not there.
+    """
     unit, account = service.unit, service.account
     session.change("create_account", name=account, scopes=[service.scope])
-    for row in _tokens(session, service):
-        session.change("end_login", login=str(row.get("login")))
+    before = [str(row.get("login")) for row in _tokens(session, service)]
     made = session.change(
         "create_token", account=account, scopes=[service.scope], days=_DAYS, name=unit
     )
-    machine.file(File(service.token, str(made.get("token")) + "\n", mode=0o600))
+    try:
+        machine.file(File(service.token, str(made.get("token")) + "\n", mode=0o600))
+    except OSError:
+        session.change("end_login", login=str(made.get("login")))
+        raise
+    for login in before:
+        session.change("end_login", login=login)
 
 
 def _has_token(session: Session, service: ServiceWithLogin) -> bool:
-    """Whether its file is there, and a token of it will be valid for some time."""
-    if not service.token.exists():
+    """Whether its file has one, and a token of it will be valid for some time."""
+    if not service.token.exists() or not service.token.stat().st_size:
         return False
     ends = [row.get("expires") for row in _tokens(session, service)]
     soon = time.time() + _RENEW_SECONDS
