@@ -256,18 +256,23 @@ def test_a_service_does_not_wait_because_others_have_used_the_part_of_services(
         assert parties.serve(1) == LOGIN
 
 
-def test_a_service_is_soon_served_again_though_it_was_alone_for_long(folder: Path) -> None:
-    """What it used while the others wanted nothing does not count later."""
+@pytest.mark.parametrize("agents", [0, 100])
+def test_a_service_is_soon_served_again_though_it_was_alone_for_long(
+    folder: Path, agents: int
+) -> None:
+    """What it used while the others wanted nothing does not count later, for it or for them."""
     with open_broker(folder) as harness:
-        parties = QueueOfParties(harness, 100)
+        parties = QueueOfParties(harness, agents)
         parties.add(MODEL)
         for _ in range(10_000):
             parties.serve(1)
-        parties.add(LOGIN, EGRESS)
+        parties.add(LOGIN, EGRESS, *(f"later agent {number}" for number in range(100)))
         parties.used.clear()
         for _ in range(3000):
             parties.serve(1)
+        services = [parties.used[service] for service in SERVICES]
         assert parties.used[MODEL] >= 3000 / PART / len(SERVICES) / 2
+        assert sum(services) >= 0.9 * 3000 / PART
 
 
 @pytest.mark.parametrize("seconds", [10, 60])

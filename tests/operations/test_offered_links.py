@@ -6,6 +6,7 @@ import pytest
 from fixtures.approvals import ONE, waits
 from fixtures.approvals import row as approval_row
 from fixtures.logins import LoginClient, open_login
+from fixtures.tasks import finish, give
 from fixtures.world import World
 
 from hive_core.broker.scopes import OperationClass, class_of
@@ -89,12 +90,25 @@ def test_a_link_is_void_when_the_state_has_changed_or_a_day_is_over(world: World
     assert isinstance(phone.refusal("use_link", secret=late), NotFound)
 
 
-def test_a_link_that_cancels_a_task_ends_no_later_attempt_of_it(world: World) -> None:
-    """It was offered with the result, which has been given back since."""
+def test_a_link_that_cancels_a_task_is_void_once_the_task_has_gone_on(world: World) -> None:
     task = str(world.call("root", "assign_task", agent="a", title="x", description="y")["task"])
     world.call(OPERATOR, "start", agent="a")
     phone, before = LoginClient(world), offer(world, "cancel_task", task=task)
     world.call("a", "report_progress", task=task, text="it works")
+    assert phone.call("show_link", secret=before)["is_current"] is False
+    assert isinstance(phone.refusal("use_link", secret=before), Conflict)
+
+
+def test_a_link_that_cancels_a_task_ends_no_later_attempt_of_it(world: World) -> None:
+    """It was offered with a result that was given back; the next one waits in the same state."""
+    task = give(world, OPERATOR, "a", criteria={"text": "ok", "retries": 2})
+    finish(world, "a", task)
+    phone, before = LoginClient(world), offer(world, "cancel_task", task=task)
+    first = world.ledger.tasks.require(task)
+    world.call(OPERATOR, "judge_task", task=task, verdict="retry", feedback="again", attempt=1)
+    finish(world, "a", task)
+    second = world.ledger.tasks.require(task)
+    assert (second.state, second.attempt) == (first.state, first.attempt + 1)
     assert phone.call("show_link", secret=before)["is_current"] is False
     assert isinstance(phone.refusal("use_link", secret=before), Conflict)
 
