@@ -18,7 +18,7 @@ from e2e.shared_hosts import SharedHost
 from fixtures.ntfy import NtfyTwin, ntfy_twin
 from fixtures.otlp import otlp_receiver
 
-from hive_core.notify.senders import sequence_id
+from hive_core.notify.notices import sequence_id
 
 pytestmark = pytest.mark.lab
 
