@@ -28,7 +28,7 @@ class NoAccounts(Accounts):
         """Nobody waits for a note."""
 
     @override
-    def note_counted(self, settlement: Settlement) -> None:
+    def note_use(self, settlement: Settlement) -> None:
         """Nobody settles the call."""
 
     @override

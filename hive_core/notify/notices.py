@@ -56,7 +56,10 @@ class Notice(BaseModel):
 
 
 def item_address(notice: Notice, dashboard: str) -> str:
-    """Where the item is decided; empty where it is settled, or there is no dashboard."""
+    """The address at which the operator decides the item; empty if it is settled.
+
+    Empty also if the settings name no dashboard.
+    """
     return f"{dashboard}{notice.place}" if dashboard and notice.kind != "settled" else ""
 
 

@@ -136,7 +136,7 @@ class Accounts:
         """Note this call from time to time until it is settled."""
         self._open[reservation] = tokens_out
 
-    def note_counted(self, settlement: Settlement) -> None:
+    def note_use(self, settlement: Settlement) -> None:
         """Keep what a provider has counted, should this process end before it settles the call."""
         self._journal.keep(settlement.reservation, settlement.parameters)
 

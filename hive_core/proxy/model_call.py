@@ -165,13 +165,13 @@ class ModelCall:
     ) -> None:  # fmt: skip
         """Pass the answer on; what it used is kept before its end is passed on."""
 
-        def note_counted() -> None:
+        def note_use() -> None:
             outcome.first_at = relay.first_at
-            self.services.accounts.note_counted(outcome.settlement(self))
+            self.services.accounts.note_use(outcome.settlement(self))
 
         relay = Relay(
             self.client, self.route.wire, outcome.meter, self.config.models.limits, drops_usage,
-            hold, note_counted, self.config.mask,
+            hold, note_use, self.config.mask,
         )  # fmt: skip
         try:
             outcome.status = "broken"

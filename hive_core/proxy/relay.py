@@ -59,7 +59,7 @@ class Relay:
                 parts.append(chunk)
         data = b"".join(parts)
         self.meter.read_answer(parse_object(data))
-        self._note_counted()
+        self._note_use()
         status = begun.answer.status
         await self.client.reply(status, client_headers(begun.answer.headers), self.mask(data))
         return "done"
@@ -109,13 +109,13 @@ class Relay:
     async def _pass_on(self, events: list[bytes]) -> None:
         # Each event is whole, so a key in it is, too.
         data = self.mask(b"".join(self._events(events)))
-        self._note_counted()
+        self._note_use()
         if data:
             self._is_sending = True
             await self.client.send(data)
             self._is_sending = False
 
-    def _note_counted(self) -> None:
+    def _note_use(self) -> None:
         if self.meter.is_counted and not self._was_counted:
             self._was_counted = True
             self.counted()

@@ -16,6 +16,7 @@ from typing import Final
 
 from hive_core.errors import HiveError
 from hive_core.varlink import Message
+from hive_core.web.audit_feed import MAIL, AuditFeed
 from hive_core.web.frames import BEAT, GAP, Frame, FrameLog
 from hive_core.web.live_turns import TurnFollowers
 from hive_core.web.logins import BrowserLogin, Logins
@@ -46,9 +47,6 @@ _PACE: Final[Mapping[str, tuple[int, int]]] = {
     "timeline": (1, 10), "tasks": (1, 60), "cost": (10, 60),
 }  # fmt: skip
 
-# What changes no task and brings nothing that waits for the operator.
-_MAIL: Final = frozenset({"send", "ack", "recv", "publish", "wake"})
-
 RenderRow = Callable[[Row], str]
 Item = Mapping[str, object]
 
@@ -78,7 +76,7 @@ class Hub:
     _parties: set[str] = field(default_factory=set)  # of events since the last tick
     _items: dict[str, str] = field(default_factory=dict)
     _cells: dict[str, tuple[Row, str]] = field(default_factory=dict)
-    _untold: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+    _feed: AuditFeed = field(default_factory=lambda: AuditFeed(EVENTS_KEPT))
     _came: asyncio.Event = field(default_factory=asyncio.Event)
     _delays: deque[float] = field(default_factory=lambda: deque([0.0], maxlen=_DELAYS))
     _after: str | None = None
@@ -232,13 +230,13 @@ class Hub:
         parties |= {str(event.get(key)) for event in events for key in ("caller", "target")}
         self._parties |= parties
         self._changed.add("cost")
-        if any(event.get("operation") not in _MAIL for event in events):
+        if any(event.get("operation") not in MAIL for event in events):
             self._changed.add("tasks")
             self._stale.set()
         elif "operator" in parties:
             self._stale.set()
         if not is_first:
-            self._untold.extend(events)
+            self._feed.add(events, _skipped_count(page))
             self._came.set()
 
     async def _tell_events(self) -> None:
@@ -246,9 +244,9 @@ class Hub:
         while True:
             await self._came.wait()
             self._came.clear()
-            drawn = [list(self.renderers.event(event)) for event in self._untold]
-            self._untold.clear()
-            self._publish("audit", {"first": drawn})
+            events, left_out = self._feed.take()
+            drawn = [list(self.renderers.event(event)) for event in events]
+            self._publish("audit", {"first": drawn, "left_out": left_out})
             await asyncio.sleep(len(drawn) / _EVENTS_A_SECOND)
 
     async def _follow_todo(self, login: BrowserLogin) -> None:
@@ -309,9 +307,18 @@ class Hub:
 
 def _skipped_parties(page: Message) -> set[str]:
     """Who sent or got the mail that hived did not list."""
-    skipped = page.get("skipped")
-    names = skipped.get("parties") if isinstance(skipped, dict) else None
+    names = _skipped_mail(page).get("parties")
     return set(map(str, names)) if isinstance(names, list) else set()
+
+
+def _skipped_count(page: Message) -> int:
+    count = _skipped_mail(page).get("count")
+    return count if isinstance(count, int) else 0
+
+
+def _skipped_mail(page: Message) -> Item:
+    skipped = page.get("skipped")
+    return skipped if isinstance(skipped, dict) else {}
 
 
 def todo_items(reply: Message) -> list[Item]:

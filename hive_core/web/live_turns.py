@@ -60,8 +60,8 @@ class RunningTurn:
 class TurnFollowers:
     """`offer` gives a frame to the streams that follow its topic.
 
-    A connection that is no longer needed is used for the next agent: each new one is a login, and
-    so an event.
+    The next agent takes over a connection that its agent has released, because hived records a
+    login for each new connection.
     """
 
     logins: Logins
@@ -92,7 +92,7 @@ class TurnFollowers:
             self._tasks[name] = asyncio.create_task(self._follow(name), name=f"turns of {name}")
 
     def leave(self, name: str) -> None:
-        """Nobody looks at the agent any more: what is read of it ends with the call that runs."""
+        """Stop following an agent that no stream shows; the call that runs is the last one."""
         self._wanted.discard(name)
 
     async def stop(self) -> None:

@@ -189,7 +189,9 @@ async def _offer_clearing(visit: Visit, item: Item) -> Offer:
         f"from {letter.get('from')}: {letter.get('dead_why')}"
         for letter in _rows(reply, "messages")
     ]
-    counted = {"up_to": str(item.get("up_to")), "expected": str(item.get("letters"))}
+    if not item.get("up_to"):  # an older hived does not say it
+        return Offer(tuple(facts))
+    counted = {"up_to": str(item["up_to"]), "expected": str(item["letters"])}
     clear = DecisionForm(_action_address(agent, "clear-dead"), "Clear", counted)
     return Offer(tuple(facts), forms=(clear,))
 
@@ -201,7 +203,9 @@ async def _offer_reading(visit: Visit, item: Item) -> Offer:
         f"from {letter.get('from')}: {_beginning(letter.get('body'))}"
         for letter in _rows(reply, "messages")
     ]
-    read = DecisionForm("/mail/read", "Mark read", {"up_to": str(item.get("up_to"))})
+    if not item.get("up_to"):
+        return Offer(tuple(facts))
+    read = DecisionForm("/mail/read", "Mark read", {"up_to": str(item["up_to"])})
     return Offer(tuple(facts), forms=(read,))
 
 

@@ -171,7 +171,7 @@ def json_response(values: Mapping[str, object], status: int = 200) -> Response:
 
 
 def parse_fields(text: bytes) -> dict[str, str]:
-    """The fields of a query or a form, each once. InvalidArgument: it is no form."""
+    """The fields of a query or a form, each once. InvalidArgument: the text is not a form."""
     try:
         pairs = parse_qsl(
             text.decode("ascii"), keep_blank_values=True, strict_parsing=bool(text),

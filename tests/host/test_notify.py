@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fixtures.service_manager import service_manager
 from typing_extensions import override
 
 from hive_core.host.systemd import notify
@@ -18,11 +19,8 @@ from hive_core.model.wire.masks import Masks
 
 @pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind(str(tmp_path / "notify"))
-        heard.settimeout(2)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        yield heard
+    with service_manager(tmp_path, monkeypatch) as receiver:
+        yield receiver
 
 
 def test_states_are_told(manager: socket.socket) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fixtures.service_manager import service_manager
 
 from hive_core.errors import Unreachable
 from hive_core.services.running import run_until_signal
@@ -16,11 +17,7 @@ from hive_core.services.running import run_until_signal
 
 @pytest.fixture(name="manager")
 def _manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """The socket on which the service manager is told."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
-        receiver.bind(str(tmp_path / "notify"))
-        receiver.settimeout(10)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    with service_manager(tmp_path, monkeypatch) as receiver:
         yield receiver
 
 

@@ -48,7 +48,9 @@ def test_events_about_one_task_are_those_that_name_it(world: World) -> None:
     assert not any(event["target_uuid"] == world.uuid("a2") for event in events)
 
 
-def test_a_paced_stream_of_events_waits_between_pages(world: World) -> None:
+@pytest.mark.parametrize("more", [0.0, 0.0004, 0.0006])
+def test_a_paced_stream_of_events_waits_between_pages(world: World, more: float) -> None:
+    world.advance(1 - world.clock.time % 1 + more)  # between two milliseconds
     stream = world.ask("operator", "list_events", more=True, last=0, every=2.0)
     before = len(stream.pages)
     world.advance(2)

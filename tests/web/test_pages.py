@@ -208,12 +208,26 @@ def test_a_link_of_a_notification_asks_before_it_acts(
     foreign = web.ask("POST", path, origin="http://evil.example")
     assert "Stop &lt;it&gt;" in page.text
     assert "all agents below it" in page.text
+    assert "sub-tasks" not in page.text
     assert foreign.status == 403
 
     assert "Done" in web.ask("POST", path).text
     assert web.ask("POST", path).status == 403
     assert web.ask("GET", "/link/no_x").status == 403
     assert browser.get(path).status == 403
+
+
+def test_a_link_that_cancels_a_task_says_what_ends_too(web: RunningDashboard) -> None:
+    def offer(world: World) -> str:
+        task = world.call("operator", "assign_task", agent="w-9", title="x", description="y")[
+            "task"
+        ]
+        link = {"operation": "cancel_task", "parameters": {"task": task}, "label": "Cancel"}
+        client = open_login(world, "notify", ["notifier"])
+        return str(client.call("offer_links", links=[link])["links"][0]["url"])
+
+    page = web.ask("GET", f"/link/{web.hived.do(offer).rpartition('/')[2]}")
+    assert "<dt>Also</dt><dd>all its sub-tasks</dd>" in page.text
 
 
 def test_rows_that_are_read_again_are_those_of_the_page(browser: FakeBrowser) -> None:

@@ -133,7 +133,8 @@ class ServerToolSocket:
                     return {"parameters": self._call(params)}
                 case method:
                     raise InvalidArgument(
-                        f"there is no method {str(method)[:64]!r}", field="method"
+                        f"this socket does not serve the method {str(method)[:64]!r}",
+                        field="method",
                     )
         except HiveError as error:
             return {"error": error.wire, "parameters": error.parameters}

@@ -267,10 +267,10 @@ class UsageStore:
         at all use takes long, and any agent with a budget can ask for one (attack 61).
         """
         if self._unmeasured is None or not 0 <= now - self._looked < _AGAIN:
-            self._unmeasured, self._looked = set(self._read_unmeasured()), now
+            self._unmeasured, self._looked = set(self._read_unmeasured_use()), now
         return self._unmeasured
 
-    def _read_unmeasured(self) -> list[UnmeasuredUse]:
+    def _read_unmeasured_use(self) -> list[UnmeasuredUse]:
         rows = self._db.rows(
             "SELECT agent, kind, source FROM usage WHERE source <> ?"
             " AND kind IN ('tokens', 'tokens_in', 'tokens_out', 'money')"
@@ -306,7 +306,7 @@ class UsageStore:
         row = self._db.row("SELECT * FROM task_caps WHERE task = ?", (task,))
         return _task_cap_row(row) if row else None
 
-    def mark_reached(self, task: str, which: str, stop_at: float | None) -> None:
+    def mark_reached_cap(self, task: str, which: str, stop_at: float | None) -> None:
         self._db.run(
             "UPDATE task_caps SET reached = ?, stop_at = ? WHERE task = ?", (which, stop_at, task)
         )

@@ -25,7 +25,7 @@ from hive_core.operations.pages import REPLY_BYTES
 R = TypeVar("R")
 
 # What mail is recorded as: most events of a busy host.
-_MAIL: Final = frozenset({"ack", "publish", "recv", "send", "wake"})
+MAIL: Final = frozenset({"ack", "publish", "recv", "send", "wake"})
 # Events that one call scans. If none of them matches, an empty page moves the reader on.
 SCAN: Final = 1000
 
@@ -122,7 +122,7 @@ def scan_events(
 
 def _thin_mail(heads: Sequence[EventHead], most: int) -> tuple[list[EventHead], list[EventHead]]:
     """What is listed, and the older mail that is left out; refused mail is always listed."""
-    mail = [head for head in heads if head.kind == "record" and head.operation in _MAIL]
+    mail = [head for head in heads if head.kind == "record" and head.operation in MAIL]
     if len(mail) <= most:
         return list(heads), []
     skipped = mail[: len(mail) - most]

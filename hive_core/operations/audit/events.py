@@ -177,13 +177,13 @@ def _page_after(
     """Events after a number, the oldest first."""
     log = call.ledger.events
     scan = scan_events(log, wanted, after, params.limit, mail)
-    skipped = _describe_skipped(call, scan.skipped)
+    skipped = _describe_skipped_mail(call, scan.skipped)
     room = REPLY_BYTES - sum(len(name) + _AROUND_NAME for name in skipped.parties)
     rows, end = event_page(log, scan, _row, _size, room)
     if scan.skipped and end < scan.skipped[-1].seq:  # the page is full: what follows is the next's
-        skipped = _describe_skipped(call, [head for head in scan.skipped if head.seq <= end])
+        skipped = _describe_skipped_mail(call, [head for head in scan.skipped if head.seq <= end])
     is_whole = end >= log.last
-    paced = f"@{round(call.now * 1000)}" if call.more and params.every and is_whole else ""
+    paced = f"@{int(call.now * 1000)}" if call.more and params.every and is_whole else ""
     return EventRows(
         events=rows, gap=find_gap(log, wanted, after, end),
         next=None if is_whole and not call.more else f"{end}{paced}",
@@ -191,7 +191,7 @@ def _page_after(
     )  # fmt: skip
 
 
-def _describe_skipped(call: Call, heads: Sequence[EventHead]) -> SkippedMail:
+def _describe_skipped_mail(call: Call, heads: Sequence[EventHead]) -> SkippedMail:
     names = call.hive.names
     uuids = {head.caller for head in heads} | {head.target for head in heads}
     parties = {names.get(uuid, uuid) for uuid in uuids if uuid in names or uuid in _SPECIAL}

@@ -49,7 +49,9 @@ def check_caps(call: Call, task: str) -> bool:
 def request_report_at_cap(call: Call, capped: TaskCapRow, cap: str) -> None:
     """Ask the agent for a report; the task is stopped when none comes within some seconds."""
     grace = call.settings.budgets.stop
-    call.ledger.budgets.usage.mark_reached(capped.task, cap, call.now + grace if grace else None)
+    call.ledger.budgets.usage.mark_reached_cap(
+        capped.task, cap, call.now + grace if grace else None
+    )
     name = call.hive.name(capped.agent)
     if name is None:
         return
@@ -67,7 +69,7 @@ def _forget_caps(call: Call, event: TaskEnded) -> None:
 def stop_at_task_caps(call: Call) -> Record[Result]:
     """Stop the tasks whose agents did not report in time after reaching a cap."""
     for capped in call.ledger.budgets.usage.caps_to_stop(call.now, AT_ONCE):
-        call.ledger.budgets.usage.mark_reached(capped.task, capped.reached, None)
+        call.ledger.budgets.usage.mark_reached_cap(capped.task, capped.reached, None)
         task = call.ledger.tasks.get(capped.task)
         if task is not None and task.open:
             why = f"budget: it has used {capped.reached}"

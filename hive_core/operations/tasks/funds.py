@@ -210,7 +210,7 @@ def refill_fund(call: Call, fund: TaskFund, amount: int) -> None:
         return
     if any(other.budget.empty for other in budgets.funds.of_task(fund.task)):
         return
-    budgets.usage.mark_reached(fund.task, "", None)
+    budgets.usage.mark_reached_cap(fund.task, "", None)
     if check_caps(call, fund.task):  # the task has reached one of its caps too
         return
     if name := call.hive.name(budget.agent):

@@ -182,8 +182,12 @@ async function takeForms() {
   }
 }
 
+let unshown = 0;
+
 function takeAudit(values) {
-  const list = document.getElementById("audit");
+  const list = document.getElementById("audit"), note = document.getElementById("unshown");
+  unshown += values.left_out;
+  if (note && unshown) note.textContent = `${unshown} events came too fast to be shown. Load the page to see the newest.`;
   for (const [id, html] of list ? values.first : []) {
     if (document.getElementById(id)) continue;
     const row = Object.assign(document.createElement("li"), { id, className: "item" });

@@ -100,7 +100,7 @@ def _make_token(machine: HostMachine, session: Session, service: ServiceWithLogi
     )
     try:
         machine.file(File(service.token, str(made.get("token")) + "\n", mode=0o600))
-    except OSError:
+    except BaseException:  # also an interrupt
         session.change("end_login", login=str(made.get("login")))
         raise
     for login in before:
@@ -109,7 +109,7 @@ def _make_token(machine: HostMachine, session: Session, service: ServiceWithLogi
 
 def _has_token(session: Session, service: ServiceWithLogin) -> bool:
     """Whether its file has one, and a token of it will be valid for some time."""
-    if not service.token.exists() or not service.token.stat().st_size:
+    if not service.token.exists() or not service.token.read_text(encoding="utf-8").strip():
         return False
     ends = [row.get("expires") for row in _tokens(session, service)]
     soon = time.time() + _RENEW_SECONDS
