@@ -85,13 +85,17 @@ def build_sender(
 ) -> Sender:
     """The sender of a route, with its secret `/etc/hive/notify/NAME`."""
     secret = read_credential(f"notify_{name}")
-    match route.type:
-        case "ntfy":
-            return NtfySender(route, client, secret, dashboard)
-        case "webhook":
-            return WebhookSender(route, client, webhook_key(secret), dashboard)
-        case "apprise":
-            return apprise_sender(secret)
+    try:
+        match route.type:
+            case "ntfy":
+                return NtfySender(route, client, secret, dashboard)
+            case "webhook":
+                return WebhookSender(route, client, webhook_key(secret), dashboard)
+            case "apprise":
+                return apprise_sender(secret)
+    except InvalidArgument as error:
+        reason = f"route {name}: {error.reason} (in /etc/hive/notify/{name})"
+        raise InvalidArgument(reason, field=f"notify.routes.{name}") from error
 
 
 async def run(options: NotifyOptions) -> None:

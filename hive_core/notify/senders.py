@@ -123,7 +123,9 @@ def webhook_key(secret: str) -> bytes:
     except binascii.Error:
         key = b""
     if not (secret.startswith(_WEBHOOK_SECRET) and _KEY_LEAST <= len(key) <= _KEY_MOST):
-        raise InvalidArgument("the secret of a webhook is whsec_ and 24 to 64 bytes", field="url")
+        raise InvalidArgument(
+            "the secret of a webhook is whsec_ and 24 to 64 bytes in base64", field="secret"
+        )
     return key
 
 

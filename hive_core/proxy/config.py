@@ -51,7 +51,7 @@ class ProxyConfig:
         if target.provider.key and not target.key:
             raise provider_fault(
                 f"the key {target.provider.key} of provider {target.model.provider} is not set on"
-                " this host; its operator sets it with `hive model key set`"
+                f" this host; its operator sets it with `hive model key set {target.provider.key}`"
             )
 
     def mask(self, data: bytes) -> bytes:

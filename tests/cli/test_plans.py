@@ -58,6 +58,15 @@ def test_the_plan_of_a_task_needs_no_failing_call(hive: Hive) -> None:
     assert not hive.peer.params_of("GetPlan")
 
 
+def test_a_decision_names_the_plan_and_not_its_task(hive: Hive) -> None:
+    hive.peer.answers["GetPlan"] = refusing(NotFound("no plan t1"))
+    hive.peer.answers["ListPlans"] = lambda _: {"plans": [PLAN]}
+    done = hive("plan", "approve", "t1")
+    assert done.status == 2
+    assert f"t1 is a task: its newest plan is {PLAN['plan']}" in done.err
+    assert not hive.peer.params_of("ApprovePlan")
+
+
 def test_an_unknown_id_is_neither_a_task_nor_a_plan(hive: Hive) -> None:
     hive.peer.answers["GetPlan"] = refusing(NotFound("no plan x"))
     hive.peer.answers["ListPlans"] = refusing(NotFound("no task x"))

@@ -62,6 +62,22 @@ def _host(runtime: str, tmp_path: Path) -> Iterator[CliHost]:
         yield host
 
 
+@pytest.mark.parametrize(
+    "alias", ["sonnet", "opus", "haiku", "opusplan", "best", "default", "fable"]
+)
+def test_an_alias_of_hive_is_no_alias_of_claude(tmp_path: Path, alias: str) -> None:
+    """Claude Code has names for its own newest models, and hive-model does not know these."""
+    clis = Path(os.environ.get("HIVE_TEST_CLIS", "/nowhere")) / "claude"
+    if not (clis / "bin" / "claude").exists():
+        pytest.skip(f"claude is not installed in {clis.parent}")
+    with cli_host(tmp_path, "claude", clis, alias) as host:
+        host.assign("Say hello.")
+        host.model.script = [ModelAnswer("hello")] * 3
+        host.begin()
+        host.until(lambda: len(host.model.requests()) > 0, SECONDS)
+        assert {request["model"] for request in host.model.requests()} == {alias}
+
+
 def body(host: CliHost, at: int) -> str:
     """What the model was sent, as text."""
     return json.dumps(host.model.requests()[at])

@@ -96,6 +96,22 @@ def other_models(host: HiveHost, text: str) -> Iterator[None]:
         host.run("sh", "-c", "cat /run/models.before >/etc/hive/models.toml")
 
 
+@contextmanager
+def reloading_models(host: HiveHost, text: str) -> Iterator[None]:
+    """The same, in force inside."""
+    reload = ("systemctl", "reload", "hived.service", "hive-model.service")
+    try:
+        with other_models(host, text):
+            host.run(*reload)
+            yield
+    finally:
+        host.run(*reload)
+
+
+def answer_of(host: HiveHost, alias: str) -> str:
+    return host.run("hive", "model", "test", alias, check=False).stdout
+
+
 def exposure(host: HiveHost, unit: str) -> float:
     text = host.run("systemd-analyze", "security", "--no-pager", unit).stdout
     match = re.search(rf"exposure level for {unit}: (\S+)", text)
@@ -167,6 +183,17 @@ def test_the_proxy_takes_new_settings_and_keeps_the_old_ones_where_these_are_wro
         assert "scripted answer" in ask_proxy(host, "actor")
     host.run("systemctl", "reload", "hive-model.service")
     assert prop(host, "hive-model.service", "MainPID") == before
+
+
+def test_a_key_counts_from_the_next_call_on(host: HiveHost) -> None:
+    models = '[providers.far]\nbase_url = "http://127.0.0.1:9/v1"\nwire = "chat"\nkey = "far"\n'
+    models += '[models.far]\nprovider = "far"\nname = "far-1"\n'
+    with reloading_models(host, models):
+        assert "is not set on this host" in answer_of(host, "far")
+        host.run("hive", "model", "key", "set", "far", text="sk-of-a-test-0123456789\n")
+        assert "cannot reach the provider" in answer_of(host, "far")
+        host.run("hive", "model", "key", "rm", "far")
+        assert "is not set on this host" in answer_of(host, "far")
 
 
 def test_the_first_call_starts_the_embedded_model(host: HiveHost) -> None:

@@ -148,3 +148,6 @@ def test_the_mail_says_how_to_answer(world: World) -> None:
     id_ = escalate(world, "a1")
     body = str(world.mail("a")[-1]["body"])
     assert re.search(rf"^Answer: hive-agent answer {id_} TEXT$", body, re.MULTILINE)
+    id_ = escalate(world, "root")
+    body = str(world.mail("operator")[-1]["body"])
+    assert body.endswith(f"\nAnswer: hive question answer {id_} TEXT")

@@ -168,7 +168,7 @@ def test_an_end_without_a_verdict_keeps_the_result_as_not_accepted(
 def test_the_operator_is_told_of_a_result_that_waits_for_it(world: World) -> None:
     task = give(world, "operator", "a1", criteria=TEXT)
     finish(world, "a1", task)
-    assert "no judge: operator decides" in world.ledger.tasks.require(task).why
+    assert world.ledger.tasks.require(task).why == "waits for the verdict of the operator"
     listed = rows(world.call("operator", "todo")["todo"])
     assert ("judgement", task) in [(row["kind"], row["id"]) for row in listed]
 

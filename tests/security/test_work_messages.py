@@ -42,6 +42,13 @@ def test_a_plan_cannot_fake_the_line_with_the_approve_command(world: World) -> N
     assert {line[:2] for line in lines[5:-1]} == {"> "}
 
 
+def test_the_operator_reads_the_commands_of_the_host(world: World) -> None:
+    task = give(world, "operator", "a1", plan_required=True)
+    plan = world.call("a1", "create_plan", task=task, steps=["look"])["plan"]
+    answer = letter_lines(world, "operator", "plan_submitted")[-1]
+    assert answer.startswith(f"Answer with `hive plan approve {plan}` or `hive plan reject {plan} ")
+
+
 def test_the_reason_for_a_rejected_plan_is_one_line(world: World) -> None:
     task = give(world, "a", "a1", plan_required=True)
     plan = world.call("a1", "create_plan", task=task, steps=["look"])["plan"]

@@ -34,6 +34,7 @@ from hive_core.cli.core.session import (
     complete,
     complete_agent,
 )
+from hive_core.cli.host.install.machine import HostMachine
 from hive_core.errors import InvalidArgument, NotAllowed, NotFound, TimedOut, Unreachable
 
 if TYPE_CHECKING:
@@ -251,7 +252,15 @@ def set_key(name: str, folder: Path, group: str) -> None:
     """
     _check_name(name)
     _write_key(folder / name, _read_key(name), group)
-    say("put it in force with `systemctl reload hive-model`")
+    _reload_keys(folder)
+
+
+def _reload_keys(folder: Path) -> None:
+    """Have hive-model read the keys of this host again; one that starts later reads them then."""
+    machine = HostMachine(say)
+    if folder == Path(KEYS) and machine.active("hive-model.service"):
+        machine.run("systemctl", "reload", "hive-model.service")
+        say("hive-model has read its keys again")
 
 
 def _check_name(name: str) -> None:
@@ -325,4 +334,4 @@ def remove_key(name: str, folder: Path) -> None:
         raise NotFound(f"no key {name}") from None
     except PermissionError:
         raise NotAllowed(f"cannot remove {folder / name}: only root may") from None
-    say("put it in force with `systemctl reload hive-model`")
+    _reload_keys(folder)

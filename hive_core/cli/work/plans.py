@@ -11,7 +11,7 @@ from hive_core.cli.config.approval_page import quote
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import Column, Listing, moment, one, output_option, say, stamp, words
 from hive_core.cli.core.session import Session, complete_plan, complete_task, entries
-from hive_core.errors import NotFound
+from hive_core.errors import InvalidArgument, NotFound
 from hive_core.varlink import Message
 
 PLANS: Final = Listing(
@@ -96,11 +96,21 @@ def _task_and_plan(session: Session, ids: tuple[str, ...]) -> tuple[str, str]:
     """The task and the plan of `PLAN`, or of `TASK PLAN` as in older releases."""
     match ids:
         case (plan,):
-            return str(_get_plan(session, plan).get("task")), plan
+            return str(_require_plan(session, plan).get("task")), plan
         case (task, plan):
             return task, plan
         case _:
             raise click.UsageError("name one plan; `hive plan` lists those that wait")
+
+
+def _require_plan(session: Session, id_: str) -> Message:
+    """A plan by its own id: a decision is on exactly the plan that was read."""
+    try:
+        return _get_plan(session, id_)
+    except NotFound:
+        newest = _find_plan(session, id_).get("plan")
+        reason = f"{id_} is a task: its newest plan is {newest} (`hive plan show {newest}`)"
+        raise InvalidArgument(reason, field="plan") from None
 
 
 def _find_plan(session: Session, id_: str) -> Message:

@@ -34,12 +34,18 @@ def send_prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> None:
         f"{call.caller} asks for approval of its plan for task {task.id} ({shorten(task.label)}):",
         *_step_lines(plan),
         *(["Note:", *quote_lines(plan.note)] if plan.note else []),
-        f"Answer with approve_plan {task.id} {plan.id}, or reject_plan {task.id} {plan.id} REASON."
-        " A message does not answer it.",
+        f"{_how_to_answer(name, task, plan)} A message does not answer it.",
     ]
     letter = send_daemon_mail(call, name, SUBMITTED, "\n".join(lines), **mail_thread(task))
     party = OPERATOR if name == OPERATOR else call.hive.spec(name).id
     call.ledger.plans.set_prompt(plan.id, party, letter)
+
+
+def _how_to_answer(name: str, task: Task, plan: Plan) -> str:
+    if name == OPERATOR:
+        return f"Answer with `hive plan approve {plan.id}` or `hive plan reject {plan.id} REASON`."
+    ids = f"{task.id} {plan.id}"
+    return f"Answer with approve_plan {ids}, or reject_plan {ids} REASON."
 
 
 def withdraw_prompt(call: Call, plan: str) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.ledger.mail.posting import one_line
+from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.question import Hop, HopReason, Question, QuestionKind, QuestionState
 from hive_core.operations.approvals.outcome import display_name
 
@@ -53,6 +54,8 @@ def question_letter(call: Call, question: Question, hop: Hop) -> str:
     if question.deadline is not None:
         lines.append(f"Until {_utc_text(question.deadline)}, {_otherwise(question)}.")
     answers = " ".join("TEXT" for _ in question.items)
+    if hop.holder == OPERATOR:
+        return "\n".join([*lines, f"Answer: hive question answer {question.id} {answers}"])
     lines.append(f"Answer: hive-agent answer {question.id} {answers}")
     lines.append(f"Or pass it on: hive-agent relay-question {question.id}")
     return "\n".join(lines)

@@ -24,7 +24,12 @@ def request_judgement(call: Call, task: Task) -> Task:
         letter = send_daemon_mail(call, name, JUDGE, _request_text(task))
     call.ledger.tasks.judgements.set_letter(task.id, task.assigner, letter)
     who = party_name(call, task.assigner)
-    why = f"waits for the judge of {who}" if letter else f"no judge: {who} decides with judge_task"
+    if name == OPERATOR:
+        why = "waits for the verdict of the operator"
+    elif letter:
+        why = f"waits for the judge of {who}"
+    else:
+        why = f"no judge: {who} decides with judge_task"
     task = call.ledger.tasks.update(task.id, why=why)
     if not letter:
         notify_assigner(call, task)

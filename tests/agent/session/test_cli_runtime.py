@@ -76,6 +76,9 @@ def test_each_letter_is_a_turn_of_one_conversation_of_the_cli(host: CliHost) -> 
     environment = first["environment"]
     assert environment["ANTHROPIC_BASE_URL"] == f"http://127.0.0.1:{host.port}"
     assert environment["ANTHROPIC_API_KEY"] == "hive"
+    # What the program has names of its own for, which may be aliases of models of hive too.
+    families = ("SONNET", "OPUS", "HAIKU", "FABLE")
+    assert {environment[f"ANTHROPIC_DEFAULT_{name}_MODEL"] for name in families} == {"fake"}
     noted = fields(host.events("note_event")[0])["own"]
     assert isinstance(noted, dict)
     assert (noted["model"], noted["tokens_in"], noted["cache_read"]) == ("fake-1", 20, 5)

@@ -29,6 +29,10 @@ TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
     "bash": ("Bash",), "edit": ("Edit", "Write"), "list": ("Glob",), "read": ("Read",),
     "search": ("Grep",),
 }  # fmt: skip
+# What it takes a name of its own for (`sonnet`), which may be the alias of a model of hive.
+_OWN_ALIASES: Final = tuple(
+    f"ANTHROPIC_DEFAULT_{name}_MODEL" for name in ("SONNET", "OPUS", "HAIKU", "FABLE")
+)
 _SERVER: Final = "mcp__hive__"
 _FAILS: Final = "{ echo the hook of hive failed >&2; exit 2; }"
 _HOOK_SECONDS: Final = 60  # more than the gate takes at most: a late hook denies nothing
@@ -74,7 +78,7 @@ class ClaudeDialect(ProcessDialect):
         return {
             "ANTHROPIC_BASE_URL": turn.url,
             "ANTHROPIC_API_KEY": "hive",  # hive-model puts the key in its place
-            "ANTHROPIC_DEFAULT_HAIKU_MODEL": turn.model, "ANTHROPIC_SMALL_FAST_MODEL": turn.model,
+            "ANTHROPIC_SMALL_FAST_MODEL": turn.model, **dict.fromkeys(_OWN_ALIASES, turn.model),
             "ANTHROPIC_CUSTOM_HEADERS": "\n".join(headers),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
             "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1", "DISABLE_TELEMETRY": "1",
