@@ -107,7 +107,7 @@ def _streams(hived: HiveDaemon) -> list[Row]:
             with run_load("tabs", hived.folder, web.port, SPAWN_EVERY) as tabs:
                 write_line(tabs, "\t".join(cookies))
                 rows = _loaded_rows(hived, web, streams, alone, quiet)
-                made, loaded = map(int, tabs.communicate()[0].split())
+                made, loaded, slowest = map(float, tabs.communicate()[0].split())
             check_frames(streams)
             opened = [
                 Tab(web, at // STREAMS_OF_LOGIN, cookies[at // STREAMS_OF_LOGIN], stream)
@@ -117,6 +117,8 @@ def _streams(hived: HiveDaemon) -> list[Row]:
             return [
                 *rows, {"name": "agents made meanwhile", "value": made, "unit": "agents"},
                 {"name": "rows of the tree loaded by tabs", "value": loaded, "unit": "times"},
+                {"name": "rows of the tree loaded by tabs, p99", "value": slowest * 1e3,
+                 "unit": "ms"},
                 *restarted,
             ]  # fmt: skip
 

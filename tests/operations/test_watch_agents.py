@@ -152,6 +152,37 @@ def test_a_cursor_continues_and_one_of_an_earlier_daemon_gets_all(world: World) 
         assert world.call("operator", "watch_agents", after=strange)["reset"] is True
 
 
+def test_a_reader_has_all_agents_once_a_page_says_so_though_all_of_them_change(
+    world: World,
+) -> None:
+    world.grow(*(f"b/w{number}" for number in range(250)))
+    agents, listed = {f"w{number}" for number in range(250)}, set[object]()
+    page = world.call("operator", "watch_agents")
+    listed |= set(names(page["rows"]))
+    for name in sorted(agents - listed):  # all that are still to come change before they come
+        world.call("operator", "send", to=name, body="x")
+    for _ in range(3):
+        assert page["synced"] is agents.issubset(listed)
+        page = world.call("operator", "watch_agents", after=page["next"])
+        listed |= set(names(page["rows"]))
+    assert (page["synced"], agents - listed) == (True, set())
+
+
+def test_a_reader_who_has_all_agents_keeps_them_while_more_change_than_a_page_has(
+    world: World,
+) -> None:
+    world.grow(*(f"b/w{number}" for number in range(150)))
+    watching = watch(world)
+    before = len(watching.pages)
+    for number in range(150):
+        world.call("operator", "send", to=f"w{number}", body="x")
+    world.advance(EVERY)
+    world.advance(EVERY)
+    pages = watching.pages[before:]
+    assert [len(rows(page["rows"])) for page in pages] == [100, 50]
+    assert all(page["synced"] for page in pages)
+
+
 def test_figures_come_from_the_kernel_and_change_rows(world: World) -> None:
     uuid = world.uuid("a1")
     watching = watch(world, figures=True)

@@ -81,13 +81,17 @@ class AgentChanges(Page):
     reset: bool = Field(
         description="Whether the reader has to forget all rows that it has before it takes these."
     )
-    synced: bool = Field(description="Whether no further change waits for the reader.")
+    synced: bool = Field(description="Whether the reader has all agents; changes may follow.")
     rows: list[AgentStatusRow] = Field(description="Agents that changed, the oldest change first.")
     gone: list[str] = Field(description="UUIDs of agents that were destroyed.")
 
 
 class _Cursor(NamedTuple):
-    """How far a reader is. `start`: the newest change when it began; `at`: time of the page."""
+    """How far a reader is. `at`: time of the page.
+
+    `start`: the newest change when it began, until it has all agents; 0 from then on. A busy
+    agent is always among the changes to come, so to have read up to the start is not enough.
+    """
 
     version: int
     start: int
@@ -126,8 +130,8 @@ def watch_agents(call: Call, params: WatchAgentsParams) -> AgentChanges | Wait[A
     reset = cursor is None
     cursor = cursor or _Cursor(0, rows.last, 0.0)
     changed = rows.changes_after(cursor.version, ROWS_MOST + 1)
-    is_paced = call.more and not reset and len(changed) <= ROWS_MOST
-    if not is_paced or cursor.version < cursor.start:
+    is_paced = call.more and not reset and not cursor.start and len(changed) <= ROWS_MOST
+    if not is_paced:
         return _page(call, cursor, changed, reset=reset)
     due = cursor.at + params.every
     if cursor.at <= call.now < due:  # not after a clock that was set back
@@ -141,17 +145,18 @@ def _page(
     call: Call, cursor: _Cursor, changed: Sequence[ChangedRow], *, reset: bool
 ) -> AgentChanges:
     rows = call.rows
-    shown, synced = changed[:ROWS_MOST], len(changed) <= ROWS_MOST
-    until = rows.last if synced else shown[-1].version
+    shown, is_full = changed[:ROWS_MOST], len(changed) > ROWS_MOST
+    until = shown[-1].version if is_full else rows.last
+    start = cursor.start if is_full else 0
     known = max(cursor.version, cursor.start)
     # A row that was built before is mostly updated, and reads what changed alone.
     new = [row.uuid for row in shown if row.uuid not in rows.rows]
     facts = read_row_facts(call, new) if new else {}
     return AgentChanges(
-        reset=reset, synced=synced,
+        reset=reset, synced=not start,
         rows=[_row(call, row, facts) for row in shown],
         gone=[row.uuid for row in rows.gone_agents(known, max(until, known))],
-        next=_Cursor(until, cursor.start, call.now).text(rows.epoch),
+        next=_Cursor(until, start, call.now).text(rows.epoch),
     )  # fmt: skip
 
 
