@@ -138,6 +138,18 @@ def test_messages_and_dead_letters_are_shown_whole(mail: Hive) -> None:
     assert mail("inbox", "show", "x").status == 4
 
 
+@pytest.mark.parametrize(("relation", "is_shown"), [("daemon", False), ("child", True)])
+def test_the_list_leaves_out_the_line_for_programs_of_the_daemon_alone(
+    mail: Hive, relation: str, *, is_shown: bool
+) -> None:
+    row = {**LETTER, "relation": relation, "body": '{"question": "q1"}\nbob asks:\n> Red?'}
+    mail.peer.answers["ListMessages"] = lambda _: {"messages": [row], "next": None}
+    text = mail("inbox").out
+    assert "bob asks:" in text
+    assert ('{"question"' in text) is is_shown
+    assert json.loads(mail("inbox", "-o", "json").out) == [row]
+
+
 def test_the_inbox_is_cleared_by_ids_or_entirely(mail: Hive) -> None:
     assert mail("inbox", "clear", "m1").err == "taken out: 1\n"
     assert mail("inbox", "clear", "--yes").err == "taken out: 1\n"

@@ -204,7 +204,7 @@ class TurnRunner:
             end = self.exchange.run(turn, self, purpose)
         except RuntimeGone as error:
             self.exchange.stop()
-            self._note_failure(error.reason, 0)
+            self._note_failure(turn, error.reason, 0)
             return
         match end.get("status"):
             case "limit":
@@ -236,10 +236,13 @@ class TurnRunner:
         elif kind == OVERFLOW:
             self._end_overflow(turn, why)
         else:
-            self._note_failure(why, pause)
+            self._note_failure(turn, why, pause)
 
-    def _note_failure(self, why: str, pause: float) -> None:
+    def _note_failure(self, turn: TurnState, why: str, pause: float) -> None:
         say(f"conversation {self.conversation.name}: {why}")
+        # Who watches the turn would else see nothing while the model is away.
+        self.exchange.live.add(turn.number, f"\n[the model gave no answer: {why}]\n")
+        self.exchange.live.flush(turn.number)
         reason = self.guard.note_failure(why)
         if reason:
             self._park = Parked(reason)
@@ -270,7 +273,7 @@ class TurnRunner:
             else:
                 self._on_error(turn, {**error.end, "error": why})
         except HiveError as error:
-            self._note_failure(f"cannot compact: {error.reason}", 0)
+            self._note_failure(turn, f"cannot compact: {error.reason}", 0)
 
     def _end_overflow(self, turn: TurnState, why: str) -> None:
         self._end(turn, "error", error=f"the conversation does not fit the model: {why}")

@@ -64,7 +64,7 @@ def list_messages(
         _take_out(session, ids)
         return
     rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
-    (DEAD if dead else INBOX).show(map(_with_source, rows) if style == "table" else rows, style)
+    (DEAD if dead else INBOX).show(map(_table_row, rows) if style == "table" else rows, style)
 
 
 @inbox.command("show")
@@ -171,6 +171,13 @@ def _page(row: Row) -> Iterator[str]:
             yield f"{label:<10} {words(row.get(field))}"
     yield ""
     yield from quote(str(row.get("body") or ""))
+
+
+def _table_row(row: Row) -> Row:
+    """Without the line for programs above a text of the daemon; an agent's text is shown whole."""
+    head, _, text = str(row.get("body") or "").partition("\n")
+    is_headed = row.get("relation") == "daemon" and head.startswith("{") and bool(text)
+    return {**_with_source(row), "body": text} if is_headed else _with_source(row)
 
 
 def _with_source(row: Row) -> Row:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost, session_host
-from fixtures.world import fields, world
+from fixtures.world import fields, rows, world
 
 from hive_core.agent.session.inspection import run_inspection
 from hive_core.agent.session.log import ConversationLog
@@ -57,6 +57,18 @@ def test_equal_calls_with_equal_results_are_escalated(host: SessionHost) -> None
     assert "same call of list 3 times" in str(letter["body"])
     assert len(host.of_kind("result", f"task-{task}")) == 3
     assert len(host.model.bodies) == 3
+
+
+def test_who_watches_a_turn_sees_that_the_model_gives_no_answer(host: SessionHost) -> None:
+    refused = ModelAnswer(status=400, body={"error": {"message": "no such model"}})
+    host.model.script = [refused, ModelAnswer("here I am")]
+    host.start()
+    watching = host.world.ask("lead", "watch_turn", agent="worker", more=True)
+    host.send("work")
+    assert host.until(host.replies) == ["here I am"]
+    text = "".join(str(part["text"]) for page in watching.pages for part in rows(page["parts"]))
+    assert "[the model gave no answer: " in text
+    assert "no such model" in text
 
 
 def test_a_used_up_budget_parks_the_turn_until_the_notice(host: SessionHost) -> None:
