@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SOCKET: Final = "/run/hive/operator.sock"
 EVERY: Final = 0.5  # seconds between two screens of `hive top`
 _INTERRUPTED: Final = 130
+_SWITCH: Final = 0.0005  # seconds that a thread runs while another one waits
 
 
 def socket_of_top(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
@@ -42,7 +43,12 @@ def main() -> None:
 
 
 def _show_top(socket: str) -> None:
-    from hive_core.cli.agents.top_terminal import TopTerminal  # noqa: PLC0415 - for `hive top`
+    from hive_core.cli.agents.agent_follower import AgentFollower  # noqa: PLC0415 - for `hive top`
+
+    # Importing holds the interpreter's lock; the thread is to get it between two modules.
+    sys.setswitchinterval(_SWITCH)
+    follower = AgentFollower(socket, EVERY)
+    follower.start()
 
     @cache
     def open_session() -> Session:
@@ -52,7 +58,10 @@ def _show_top(socket: str) -> None:
 
     status = 0
     try:
-        TopTerminal(socket, open_session, EVERY, list).run()
+        # hived answers while this is imported.
+        from hive_core.cli.agents.top_terminal import TopTerminal  # noqa: PLC0415
+
+        TopTerminal(follower, open_session, list).run()
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the top: a fault of ours becomes a line

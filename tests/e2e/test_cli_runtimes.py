@@ -95,7 +95,9 @@ def test_its_user_calls_models_by_the_port_and_is_metered(host: HiveHost) -> Non
 
 
 def test_its_gate_denies_while_a_plan_waits_and_passes_what_is_granted(host: HiveHost) -> None:
-    task = host.call("AssignTask", agent="cody", description="paint it", plan_required=True)["task"]
+    # Its own session has begun the task too, and would ask about it after two answers.
+    words = {"description": "paint it, and hang", "plan_required": True}
+    task = host.call("AssignTask", agent="cody", **words)["task"]
     host.until(lambda: host.call("GetTask", task=task)["task"]["state"] != "queued", "not begun")
     assert gate(host, "begin", task)["status"] == "deny"
     plan = host.ask("cody", "CreatePlan", task=task, steps=["paint"])["plan"]

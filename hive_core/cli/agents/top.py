@@ -53,10 +53,13 @@ def top(
     if batch or not terminal:
         _print_tables(session, style, number or (None if batch else 1), noted=noted)
     else:
+        from hive_core.cli.agents.agent_follower import AgentFollower  # noqa: PLC0415
         from hive_core.cli.agents.top_terminal import TopTerminal  # noqa: PLC0415 - for terminals
 
+        follower = AgentFollower(session.socket, EVERY)
+        follower.start()
         chosen = partial(_rows_to_show, noted=noted)
-        TopTerminal(session.socket, lambda: session, EVERY, chosen).run()
+        TopTerminal(follower, lambda: session, chosen).run()
 
 
 def _print_tables(session: Session, style: str, number: int | None, *, noted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`hive top` on a terminal: keys, the selected line, and a thread that follows the daemon."""
+"""`hive top` on a terminal: keys and the selected line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import termios
 import threading
 import time
 import tty
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from hive_core.agent.layout import cut
@@ -20,14 +19,13 @@ from hive_core.agent.output import plain
 from hive_core.cli.agents import top_screen as look
 from hive_core.cli.agents.top_rows import ORDERS, TopLine, TopMirror, TopView, summary
 from hive_core.cli.core.row_words import Row, entries
-from hive_core.errors import HIVE, HiveError
-from hive_core.varlink import Client, Message
+from hive_core.errors import HiveError
+from hive_core.varlink import Message
 
 if TYPE_CHECKING:
+    from hive_core.cli.agents.agent_follower import AgentFollower
     from hive_core.cli.core.session import Session
 
-_WATCH: Final = f"{HIVE}WatchAgents"
-_PAUSES: Final = (0.2, 0.5, 1.0, 2.0)
 # The first rows are shown as they come, and after so many seconds all that came since.
 _FIRST: Final = 0.2
 _IDLE: Final = 1.0
@@ -43,67 +41,19 @@ _MOVES: Final = {"k": -1, "up": -1, "j": 1, "down": 1}
 _ENTER, _ESCAPE, _ERASE = ("\r", "\n"), "\x1b", ("\x7f", "\b")
 
 
-class AgentFollower:
-    """Follows `watch_agents` in a thread, over restarts of the daemon; `wake` is readable then."""
-
-    def __init__(self, socket: str, every: float) -> None:
-        self._socket, self._every = socket, every
-        self._pages: deque[Message | str] = deque()
-        self.wake, self._waker = os.pipe()
-        self._cursor: object = None
-        self._is_over = False
-
-    def start(self) -> None:
-        threading.Thread(target=self._follow, daemon=True).start()
-
-    def stop(self) -> None:
-        """Forget the thread; it ends with the process."""
-        self._is_over = True
-
-    def note(self) -> None:
-        """Make `wake` readable."""
-        with suppress(BlockingIOError, OSError):
-            os.write(self._waker, b".")
-
-    def take(self) -> list[Message | str]:
-        """Pages that came, and texts of errors."""
-        os.read(self.wake, _READ)
-        return [self._pages.popleft() for _ in range(len(self._pages))]
-
-    def _follow(self) -> None:
-        failures = 0
-        while not self._is_over:
-            try:
-                with Client(self._socket, wait=None) as client:
-                    for page in client.stream(_WATCH, self._params()):
-                        failures, self._cursor = 0, page.get("next")
-                        self._add(page)
-            except HiveError as error:
-                self._add(plain(str(error)))
-            time.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
-            failures += 1
-
-    def _params(self) -> Message:
-        params: Message = {"every": self._every, "figures": True}
-        return {**params, "after": self._cursor} if self._cursor else params
-
-    def _add(self, page: Message | str) -> None:
-        self._pages.append(page)
-        self.note()
-
-
 class TopTerminal:
-    """The screen and its keys. `chosen` leaves out agents that were not asked for.
+    """The screen and its keys. `follower` is started; it is stopped at the end.
 
+    `chosen` leaves out agents that were not asked for.
     Only keys that ask hived for something else open a session: it takes longer to load than the
     first screen.
     """
 
     def __init__(
-        self, socket: str, open_session: Callable[[], Session], every: float,
+        self, follower: AgentFollower, open_session: Callable[[], Session],
         chosen: Callable[[Iterable[Row]], list[Row]],
     ) -> None:  # fmt: skip
-        self.socket, self.open, self.every, self.chosen = socket, open_session, every, chosen
+        self.follower, self.open, self.chosen = follower, open_session, chosen
         self.mirror, self.view = TopMirror(), TopView()
         self.selected = ""
         self.first = 0  # the first line that is shown
@@ -117,25 +67,23 @@ class TopTerminal:
         """Show the agents until `q`, Ctrl-C or the end of the input."""
         size = _terminal_size()
         self._screen = look.Screen(size.columns, size.lines)
-        self._follower = AgentFollower(self.socket, self.every)
-        self._follower.start()
-        with _raw_terminal(self._follower.note):
+        with _raw_terminal(self.follower.note):
             try:
                 self._turn_until_over()
             except KeyboardInterrupt:
                 pass
             finally:
-                self._follower.stop()
+                self.follower.stop()
 
     def _turn_until_over(self) -> None:
         first_at = time.monotonic() + _FIRST
         while not self._is_over:
             wait = _IDLE if self.mirror.synced else 0.05
-            readable, _, _ = select.select([sys.stdin, self._follower.wake], [], [], wait)
+            readable, _, _ = select.select([sys.stdin, self.follower.wake], [], [], wait)
             if sys.stdin in readable:
                 self._take_input()
-            if self._follower.wake in readable:
-                self._take_pages(self._follower.take())
+            if self.follower.wake in readable:
+                self._take_pages(self.follower.take())
             is_first = bool(self._lines) and not self._is_drawn
             if is_first or self.mirror.synced or self.message or time.monotonic() >= first_at:
                 self._draw()
@@ -291,6 +239,7 @@ class TopTerminal:
         lines = [*head, look.bold(look.heading_line(width)), *body, cut(self._foot(), width)]
         sys.stdout.write(out + self._screen.draw(lines))
         sys.stdout.flush()
+        self.follower.shown.set()
 
     def _foot(self) -> str:
         if self.question is not None:
