@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from fixtures.messages import UndoRequested, request_undo
-from fixtures.seeds import empty_ledger
+from fixtures.seeds import empty_ledger, folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hive_core.ledger.audit.event_heads import Heads
 from hive_core.ledger.audit.event_json import form
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
@@ -59,6 +60,41 @@ def test_an_event_is_canonical_json(
     result = {key: value for key, value in entry._asdict().items() if key != "now"} | {"time": now}
     plain = json.dumps(result, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     assert form(entry).json_for(request, now) == plain
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["event", "note", "undo", "read", "read far", "prune"]), TEXTS),
+    max_size=25,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=40)
+@given(steps=STEPS)
+def test_a_reader_who_follows_the_log_gets_what_the_ledger_holds(
+    steps: list[tuple[str, str]],
+) -> None:
+    """Heads of events that are added behind a reader come from memory."""
+    with folder_in_ram() as folder:
+        empty_ledger().plant(folder)
+        ledger = Ledger.open(folder / "hive.db", primed=0)
+        log, after = ledger.events, 0
+        for step, text in [*steps, ("read", "")]:
+            kind = "own.build" if step == "note" else "record"
+            entry = AuditEntry(kind, "anna", text, text, None, "", "", "", "r", 1.5)
+            with suppress(UndoRequested), ledger.transaction():
+                if step in ("event", "note", "undo"):
+                    log.append(entry)
+                if step == "undo":
+                    request_undo()
+                if step == "prune":
+                    log.prune(max(1, log.last - 2))
+            if step.startswith("read"):
+                start = after if step == "read" else log.base
+                heads = log.heads(start, 100)
+                kept = [head for head in heads if log.get(head.seq) is not None]  # not pruned
+                assert kept == Heads(log._load).next(start, 100)
+                after = heads[-1].seq if heads else after
+        ledger.close()
 
 
 def test_events_of_one_batch_are_one_chain(ledger: Ledger) -> None:

@@ -53,12 +53,17 @@ def _text(body: str, start: int, end: int) -> str:
 
 
 class Heads:
-    """A cache of heads. `load` returns the next heads after a number; numbers may have gaps."""
+    """A cache of heads. `load` returns the next heads after a number; numbers may have gaps.
+
+    `end`: the number after which a reader found none. The events that follow it are added as they
+    are written, so that whoever follows the log costs no look into the ledger for each of them.
+    """
 
     def __init__(self, load: Callable[[int, int], Sequence[EventHead]]) -> None:
         self._load = load
         # The next event after each number.
         self._behind: dict[int, EventHead] = {}
+        self.end: int | None = None
 
     def next(self, after: int, limit: int) -> list[EventHead]:
         """The next heads after number `after`, at most `limit`."""
@@ -68,14 +73,24 @@ class Heads:
             if head is None:
                 head = self._load_behind(after)
                 if head is None:
+                    self.end = after
                     break
             heads.append(head)
             after = head.seq
         return heads
 
+    def add(self, head: EventHead) -> None:
+        """Keep the event that was written behind `end`; where nobody reads on, it stays there."""
+        if len(self._behind) >= _KEPT:
+            self.forget()
+        elif self.end is not None:
+            self._behind[self.end] = head
+            self.end = head.seq
+
     def forget(self) -> None:
         """Clear the cache after a rollback, because cached events may not exist."""
         self._behind.clear()
+        self.end = None
 
     def _load_behind(self, after: int) -> EventHead | None:
         heads = self._load(after, _AT_ONCE)

@@ -19,10 +19,17 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=
 
 
 class Form(NamedTuple):
-    """The JSON of an event without its request and time, which often are the only differences."""
+    """The JSON of an event without its request and time, which often are the only differences.
+
+    Beside it, the fields that filters test.
+    """
 
     head: str
     tail: str
+    kind: str
+    caller: str
+    target: str
+    operation: str
 
     def json_for(self, request: str, now: float) -> str:
         """JSON without blanks and with sorted keys, the input of the digest."""
@@ -44,7 +51,8 @@ def form(entry: AuditEntry) -> Form:
         f'"fields":{{{more}}},"kind":{_quoted(kind)},"operation":{_quoted(operation)},'
         f'"reason":{_quoted(reason)},"request":'
     )
-    return Form(head, f',"rule":{_quoted(rule)},"target":{_quoted(target)},"time":')
+    tail = f',"rule":{_quoted(rule)},"target":{_quoted(target)},"time":'
+    return Form(head, tail, kind, caller, target, operation)
 
 
 def link(before: bytes, body: str) -> bytes:

@@ -124,6 +124,9 @@ class AuditLog:
         digest = sha256(digest + data).digest()
         self._db.later(_INSERT, (seq, digest, body))
         self._tail, self._last, self._unsealed = (seq, digest), seq, True
+        if self._heads.end == seq - 1:
+            head = EventHead(seq, form.kind, form.caller, form.target, now, form.operation)
+            self._heads.add(head)
         return seq
 
     def _note(self, entry: AuditEntry) -> int:
