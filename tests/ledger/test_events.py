@@ -91,8 +91,8 @@ def test_a_reader_who_follows_the_log_gets_what_the_ledger_holds(
             if step.startswith("read"):
                 start = after if step == "read" else log.base
                 heads = log.heads(start, 100)
-                kept = [head for head in heads if log.get(head.seq) is not None]  # not pruned
-                assert kept == Heads(log._load).next(start, 100)
+                in_ledger = [head for head in heads if log.get(head.seq) is not None]  # not pruned
+                assert in_ledger == Heads(log._load).next(start, 100)
                 after = heads[-1].seq if heads else after
         ledger.close()
 
