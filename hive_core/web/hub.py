@@ -36,7 +36,7 @@ AGES_SECONDS: Final = 60.0
 EVENTS_KEPT: Final = 200
 _WAIT: Final = 0.3
 _EVERY: Final = 0.1
-_EVENTS_EVERY: Final = 0.25  # each page costs hived as much as thirty events
+_EVENTS_EVERY: Final = 0.25  # with a shorter one hived makes more pages of the same rows
 # Rows of one frame; more changes at once are several frames.
 _ROWS_MOST: Final = 200
 TOPICS: Final = frozenset({"tree", "attention", "audit", "timeline", "tasks", "cost", "agent"})

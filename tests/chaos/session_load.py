@@ -200,11 +200,17 @@ class SessionLoad:
         )  # fmt: skip
 
     def _state(self, name: str) -> object:
+        """What tells why it does not rest; a log that is closed may belong to an open task."""
+        open_tasks = [
+            row for row in (self._task(task)["task"] for task in self.tasks[name])
+            if row["state"] not in {"done", "cancelled"}
+        ]  # fmt: skip
+        names = {f"task-{row['id']}" for row in open_tasks}
         logs = {
             key: [(row["t"], row["at"]) for row in rows][-8:]
-            for key, rows in self._logs(name).items() if rows[-1]["t"] != "closed"
-        }  # fmt: skip
-        tasks = [(task, self._task(task)["task"]["state"]) for task in self.tasks[name]]
+            for key, rows in self._logs(name).items()
+            if key in names or rows[-1]["t"] != "closed"
+        }
         journal = self.host.run(
             "journalctl", "-q", "-o", "short-unix", "-n", "30", "-u", f"hive-agent@{name}.service"
         ).stdout
@@ -212,7 +218,7 @@ class SessionLoad:
             (row["time"], row["operation"], row["reason"])
             for row in self.ask_plain("ListEvents", agents=[name], last=20)["events"]
         ]
-        return tasks, logs, len(self._inbox(name)), events, journal
+        return self.seed, self.kills, open_tasks, logs, len(self._inbox(name)), events, journal
 
     def _has_turn(self, name: str) -> bool:
         """Whether the log of a conversation does not end with a closed turn."""

@@ -97,6 +97,17 @@ def test_a_reader_who_follows_the_log_gets_what_the_ledger_holds(
         ledger.close()
 
 
+def test_events_behind_a_reader_are_read_from_memory(ledger: Ledger) -> None:
+    log = ledger.events
+    assert log.heads(0, 10) == []
+    with ledger.transaction():
+        written = [append(ledger, operation) for operation in ("send", "ack", 'a "b"')]
+    log._heads._load = lambda _after, _limit: []
+    assert [(head.seq, head.operation) for head in log.heads(0, 10)] == [
+        (event.seq, event.operation) for event in written
+    ]
+
+
 def test_events_of_one_batch_are_one_chain(ledger: Ledger) -> None:
     entry = AuditEntry("record", "anna", "send", "bob", None, "", "", "", "r", 1.0)
     with ledger.transaction():

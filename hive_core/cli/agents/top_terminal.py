@@ -45,6 +45,7 @@ class TopTerminal:
     """The screen and its keys. `follower` is started; it is stopped at the end.
 
     `chosen` leaves out agents that were not asked for.
+
     Only keys that ask hived for something else open a session: it takes longer to load than the
     first screen.
     """

@@ -55,8 +55,8 @@ def _text(body: str, start: int, end: int) -> str:
 class Heads:
     """A cache of heads. `load` returns the next heads after a number; numbers may have gaps.
 
-    `end`: the number after which a reader found none. The events that follow it are added as they
-    are written, so that whoever follows the log costs no look into the ledger for each of them.
+    `end`: the number after which a reader found no event. The log adds the events that follow it
+    as it writes them, so that a reader who follows the log gets them from memory.
     """
 
     def __init__(self, load: Callable[[int, int], Sequence[EventHead]]) -> None:
@@ -79,13 +79,16 @@ class Heads:
             after = head.seq
         return heads
 
-    def add(self, head: EventHead) -> None:
-        """Keep the event that was written behind `end`; where nobody reads on, it stays there."""
+    def add(self, after: int, head: EventHead) -> None:
+        """Keep the event that was written behind `end`, which is `after`.
+
+        A full cache is cleared; it fills again when a reader reaches the end of the log.
+        """
         if len(self._behind) >= _KEPT:
             self.forget()
-        elif self.end is not None:
-            self._behind[self.end] = head
-            self.end = head.seq
+            return
+        self._behind[after] = head
+        self.end = head.seq
 
     def forget(self) -> None:
         """Clear the cache after a rollback, because cached events may not exist."""

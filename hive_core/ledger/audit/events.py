@@ -126,7 +126,7 @@ class AuditLog:
         self._tail, self._last, self._unsealed = (seq, digest), seq, True
         if self._heads.end == seq - 1:
             head = EventHead(seq, form.kind, form.caller, form.target, now, form.operation)
-            self._heads.add(head)
+            self._heads.add(seq - 1, head)
         return seq
 
     def _note(self, entry: AuditEntry) -> int:
