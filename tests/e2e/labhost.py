@@ -254,7 +254,14 @@ class Lab:
         try:
             self._boot.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise LabError("the lab did not shut down") from None
+            raise LabError(f"the lab did not shut down\n{self._what_goes_on()}") from None
+
+    def _what_goes_on(self) -> str:
+        """What a systemd that does not end waits for, and what it said last."""
+        shown = [["systemctl", "list-jobs"], ["ps", "axo", "pid,stat,args"], ["journalctl", "-n40"]]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return "\n".join(self.run(command, check=False).stdout for command in shown)
+        return "it answers no command"
 
     def _cgroup_version(self) -> str:
         """systemd 252 lays out the control groups itself; from 256 on it must find version 2."""
