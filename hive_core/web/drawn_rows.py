@@ -1,7 +1,8 @@
 """Rows of pages as they were drawn and compressed: tabs that load equal rows at once share them.
 
-When the tree takes another shape, each tab that shows it loads its rows again. Rows do not depend
-on the login, so what one request drew is the answer to the others.
+When the tree takes another shape, each tab that shows it loads its rows again; when hive-web was
+restarted, each tab loads its page. Rows do not depend on the login, so what one request drew is the
+answer to the others.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ _LEVEL: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """`basis` is what they were drawn from: with another one they are old."""
+    """`basis` is what they were drawn from: with another one they are old.
+
+    They hold all changes up to the frame `newest`.
+    """
 
     basis: tuple[object, ...]
+    newest: str
     packed: bytes
     size: int  # bytes that are kept, with the address and the basis
 
@@ -39,14 +44,19 @@ class DrawnRows:
     _kept: OrderedDict[str, PackedRows] = field(default_factory=OrderedDict)
     _bytes: int = 0
 
-    def find(self, address: str, basis: tuple[object, ...], draw: Callable[[], str]) -> PackedRows:
-        """The rows of an address, drawn anew where they were drawn from something else."""
+    def find(
+        self, address: str, basis: tuple[object, ...], newest: str, draw: Callable[[], str]
+    ) -> PackedRows:
+        """The rows of an address, drawn anew where they were drawn from something else.
+
+        `newest` is the newest frame that there is now.
+        """
         rows = self._kept.get(address)
         if rows is not None and rows.basis == basis:
             return rows
         self.count += 1
         packed = gzip.compress(draw().encode(), _LEVEL, mtime=0)
-        rows = PackedRows(basis, packed, size_of((address, basis, packed)))
+        rows = PackedRows(basis, newest, packed, size_of((address, basis, newest, packed)))
         self._forget(address)
         if rows.size > KEPT_BYTES:
             return rows
@@ -55,6 +65,11 @@ class DrawnRows:
         while len(self._kept) > KEPT or self._bytes > KEPT_BYTES:
             self._forget(next(iter(self._kept)))
         return rows
+
+    def forget_all(self) -> None:
+        """Draw all rows anew: somebody has made a change and wants to see it."""
+        self._kept.clear()
+        self._bytes = 0
 
     def _forget(self, address: str) -> None:
         before = self._kept.pop(address, None)

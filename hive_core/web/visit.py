@@ -16,7 +16,7 @@ from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 from hive_core.varlink import Message
 from hive_core.web.chain_check import ChainCheck
 from hive_core.web.done_today import DoneToday
-from hive_core.web.drawn_rows import DrawnRows
+from hive_core.web.drawn_rows import DrawnRows, PackedRows
 from hive_core.web.guard import form_token
 from hive_core.web.hub import Hub
 from hive_core.web.logins import BrowserLogin, Logins
@@ -114,26 +114,34 @@ class Visit:
                 raise ConfirmationNeeded(operation, parameters, back) from error
             raise
         self.web.reads.forget()
+        self.web.drawn.forget_all()
         self.web.hub.refresh_todo()
         return reply
 
     def rows(
         self, name: str, basis: tuple[object, ...], values: Callable[[], Mapping[str, object]]
     ) -> Response:
-        """The rows alone, for a page that is old. Tabs share them within a second.
+        """The rows alone, for a page that is old."""
+        rows = self.draw_rows(name, basis, values)
+        headers = {"vary": "accept-encoding"}
+        if not self.request.packed:
+            return Response(rows.plain, 200, headers, HTML)
+        return Response(rows.packed, 200, {**headers, "content-encoding": "gzip"}, HTML)
+
+    def draw_rows(
+        self, name: str, basis: tuple[object, ...], values: Callable[[], Mapping[str, object]]
+    ) -> PackedRows:
+        """The rows that the path and the query ask for. Tabs share them within a second.
 
         `basis` is what they are drawn from. No value may depend on the login.
         """
-        request, web = self.request, self.web
-        rows = web.drawn.find(
-            f"{request.path}?{urlencode(sorted(self.query.items()))}",
+        web = self.web
+        return web.drawn.find(
+            f"{name} {self.request.path}?{urlencode(sorted(self.query.items()))}",
             (int(web.clock()), *basis),
+            web.hub.frames.newest,
             lambda: web.renderer.page(name, **values()),
         )
-        headers = {"vary": "accept-encoding"}
-        if not request.packed:
-            return Response(rows.plain, 200, headers, HTML)
-        return Response(rows.packed, 200, {**headers, "content-encoding": "gzip"}, HTML)
 
     def page(self, name: str, title: str, status: int = 200, /, **values: object) -> Response:
         hub = self.web.hub

@@ -6,10 +6,12 @@ import os
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from fixtures.dashboard import FakeBrowser, RunningDashboard
+from fixtures.event_streams import events, newest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +69,50 @@ def test_a_new_agent_is_in_rows_that_are_loaded_in_the_same_second(
     assert 'data-name="sam"' in frozen.get("/tree/rows").text
 
 
+def test_twenty_pages_of_the_tree_share_its_rows(
+    frozen: FakeBrowser, web: RunningDashboard
+) -> None:
+    drawn = web.app.web.drawn
+    before = drawn.count
+    with ThreadPoolExecutor(10) as pool:
+        pages = [answer.text for answer in pool.map(lambda _: frozen.get("/tree"), range(20))]
+
+    assert drawn.count == before + 1
+    assert all(page.count('data-name="lead"') == 1 for page in pages)
+
+
+def test_what_changes_after_rows_were_drawn_reaches_a_page_that_shares_them(
+    frozen: FakeBrowser, web: RunningDashboard
+) -> None:
+    """The page has the rows of before, so its stream has to begin behind these."""
+    first = newest(frozen, "/tree")
+    web.hived.call("operator", "assign_task", agent="lead", title="a later task", description="x")
+    while web.app.web.hub.frames.newest == first:
+        web.ask("GET", "/badge")
+    assert "a later task" not in frozen.get("/tree").text
+    assert newest(frozen, "/tree") == first
+
+    with closing(web.connect()) as connection:
+        path = f"/live?topics=tree&after={first}"
+        connection.sendall(
+            web.request("GET", path, cookie=frozen.cookie, accept_encoding="identity")
+        )
+        assert any(
+            "a later task" in event.get("data", "") for event in events(connection, packed=False)
+        )
+
+
+def test_who_makes_a_change_gets_rows_that_were_drawn_after_it(
+    frozen: FakeBrowser, web: RunningDashboard
+) -> None:
+    frozen.get("/tree")
+    before = web.app.web.drawn.count
+    for wish in ("stop", "start"):
+        assert frozen.post(f"/selected/{wish}", {"agents": "w-9"}).status == 303
+        frozen.get("/tree")
+    assert web.app.web.drawn.count == before + 2
+
+
 def test_another_view_or_another_second_is_drawn_anew(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
@@ -84,9 +130,9 @@ def test_another_view_or_another_second_is_drawn_anew(
 def test_rows_that_are_kept_have_a_bound() -> None:
     drawn = DrawnRows()
     for number in range(KEPT + 5):
-        drawn.find(f"/tree/rows?filter={number}", (1,), lambda: "rows")
-    assert drawn.find("/tree/rows?filter=9", (1,), lambda: "new").plain == b"rows"
-    assert drawn.find("/tree/rows?filter=0", (1,), lambda: "new").plain == b"new"
+        drawn.find(f"/tree/rows?filter={number}", (1,), "", lambda: "rows")
+    assert drawn.find("/tree/rows?filter=9", (1,), "", lambda: "new").plain == b"rows"
+    assert drawn.find("/tree/rows?filter=0", (1,), "", lambda: "new").plain == b"new"
 
 
 @pytest.mark.parametrize("large", ["address", "basis", "rows"])
@@ -99,7 +145,9 @@ def test_all_that_is_kept_of_rows_counts(large: str) -> None:
         text = texts[number]
         address = f"/tasks/rows?filter={text if large == 'address' else number}"
         basis = ({"tasks": [{"title": text}]},) if large == "basis" else (1,)
-        return drawn.find(address, basis, lambda: text + rows if large == "rows" else rows).plain
+        return drawn.find(
+            address, basis, "", lambda: text + rows if large == "rows" else rows
+        ).plain
 
     for number in range(12):
         draw(number, "old")
@@ -118,11 +166,11 @@ def test_a_value_counts_more_than_what_is_written_of_it(value: object) -> None:
 
 def test_rows_that_are_larger_than_the_bound_are_not_kept_and_put_no_others_out() -> None:
     drawn = DrawnRows()
-    drawn.find("/tree/rows", (1,), lambda: "small")
+    drawn.find("/tree/rows", (1,), "", lambda: "small")
     address = "/tree/rows?filter=" + "x" * KEPT_BYTES
     for word in ("first", "second"):
-        assert drawn.find(address, (1,), lambda: word).plain == word.encode()  # noqa: B023 - at once
-    assert drawn.find("/tree/rows", (1,), lambda: "again").plain == b"small"
+        assert drawn.find(address, (1,), "", lambda: word).plain == word.encode()  # noqa: B023 - at once
+    assert drawn.find("/tree/rows", (1,), "", lambda: "again").plain == b"small"
 
 
 def test_a_row_of_the_tree_is_drawn_once_for_each_of_its_values(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlencode
 
+from markupsafe import Markup
 from starlette.responses import Response
 
 from hive_core.web.mirror import SORTS, TreeView
@@ -16,7 +17,13 @@ STATES: Final = ("running", "stopped", "failed", "parked", "blocked", "idle")
 
 
 async def show_tree(visit: Visit) -> Response:
-    return visit.page("tree", "Tree", states=STATES, sorts=SORTS, **_values(visit))
+    """The stream of the page begins behind the newest frame that its rows hold."""
+    rows = visit.draw_rows("tree_rows", (visit.web.hub.agents.shape,), lambda: _values(visit))
+    grid = Markup(rows.plain.decode())  # noqa: S704 - the template of the rows has escaped it
+    return visit.page(
+        "tree", "Tree",
+        states=STATES, sorts=SORTS, view=parse_view(visit.query), grid=grid, newest=rows.newest,
+    )  # fmt: skip
 
 
 async def show_rows(visit: Visit) -> Response:
