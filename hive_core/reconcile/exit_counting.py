@@ -156,6 +156,9 @@ class ExitCounter:
         known = ledger.runs.get(uuid), ledger.starts.get(uuid)
         for change in self._judge(uuid, news, *known):
             if isinstance(change, StartEvent):
+                # Its state is still that of the pass before: failed, after a crash. What follows
+                # from the start, such as an offer of its tasks, has to see that it runs.
+                self.runner.observed.unseen.add(uuid)
                 record_start(call, uuid, change)
                 continue
             record_exit(call, change, words.get(change.over.invocation, ()))

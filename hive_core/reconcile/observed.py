@@ -101,8 +101,23 @@ class ObservedState:
     def _state_for(self, uuid: str, requested: DesiredRun | None) -> State:
         """The state that an agent with this request has now."""
         run = requested if uuid in self.places.by_uuid else None
-        machine = self.machines.get(uuid) or Machine(uuid)
+        machine = self.machines.get(uuid) or self._recorded_machine(uuid)
         return state_of(facts(run, machine, self.cache.starts.get(uuid)))
+
+    def _recorded_machine(self, uuid: str) -> Machine:
+        """The machine of an agent that this daemon has not observed yet, by the ledger.
+
+        A machine that was up when an earlier daemon recorded it counts as up. Otherwise each agent
+        that crashed once would count as failed until the first pass, and a task that comes before
+        it would not be offered: no start follows.
+        """
+        life = self.cache.ledger.lives.get(uuid) if uuid in self.places.by_uuid else None
+        if life is None or not life.up:
+            return Machine(uuid)
+        return Machine(
+            uuid, active="active", nonce=life.nonce, invocation=life.invocation, mounted=True,
+            verified=True, executed=True,
+        )  # fmt: skip
 
     @property
     def moment(self) -> Moment:
@@ -113,7 +128,8 @@ class ObservedState:
     def state(self, uuid: str) -> State:
         """The state by the last observation, with a run request that was recorded since.
 
-        Without the request, a call right after a restart would see the state before it.
+        Without the request, a call right after a restart would see the state before it. A machine
+        that was seen to run in this pass has a new state as well, before the pass computes it.
         """
         if uuid in self.unseen:
             return self._state_for(uuid, self.cache.ledger.runs.get(uuid))
