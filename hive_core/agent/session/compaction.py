@@ -17,7 +17,7 @@ from hive_core.agent.session.exchange import ModelExchange, ModelFailed
 from hive_core.agent.session.facts import read_facts
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.services import SessionServices
-from hive_core.agent.session.state import TurnState
+from hive_core.agent.session.state import ConversationState, TurnState
 from hive_core.errors import HiveError
 
 OVERFLOW: Final = "overflow"  # the `error_kind` of a request that does not fit the model
@@ -46,20 +46,24 @@ class Compactor:
             f"<summary>\nYour own summary of this conversation so far:\n{escape_tags(summary)}\n\n"
             f"What the daemon knows now, word for word:\n{facts}\n</summary>"
         )
-        state = self.conversation.state
-        present = state.turn or turn
-        records: list[Record] = [
-            {"t": "system", "text": state.system,
-             **({"phase": state.phase} if state.phase else {})},
-            {"t": "compact", "turn": present.number, "rounds": present.rounds, "text": text,
-             **({"skill_limits": present.skill_limits} if present.skill_limits else {}),
-             **({"notes": state.notes} if state.notes else {}),
-             **({"reflection": state.reflection} if state.reflection else {}),
-             **_trigger_fields(present.trigger)},
-            # An answer to the calls of the last message is in the summary's view already.
-            *({**row, "turn": present.number} for row in present.inputs if row["t"] == "input"),
-        ]  # fmt: skip
-        self.conversation.start_segment(records)
+        self.conversation.start_segment(lambda state: segment_records(state, turn, text))
+
+
+def segment_records(state: ConversationState, turn: TurnState, text: str) -> list[Record]:
+    """The first records of the segment that goes on with this summary."""
+    present = state.turn or turn
+    return [
+        {"t": "system", "text": state.system,
+         **({"phase": state.phase} if state.phase else {})},
+        {"t": "compact", "turn": present.number, "rounds": present.rounds, "text": text,
+         **({"skill_limits": present.skill_limits} if present.skill_limits else {}),
+         **({"notes": state.notes} if state.notes else {}),
+         **({"reflection": state.reflection} if state.reflection else {}),
+         **_trigger_fields(present.trigger)},
+        # An answer to the calls of the last message is in the summary's view already.
+        *({**row, "turn": present.number} for row in present.inputs if row["t"] == "input"),
+        *({**row, "turn": present.number} for row in state.waiting),
+    ]  # fmt: skip
 
 
 def _summarize(exchange: ModelExchange, *, overflows: bool) -> str:

@@ -73,9 +73,10 @@ class OpenConversation:
             self._changed.notify_all()
             return row
 
-    def start_segment(self, records: list[Record]) -> None:
+    def start_segment(self, make: Callable[[ConversationState], list[Record]]) -> None:
+        """Go on in a new segment with the records that `make` says; no input comes in between."""
         with self._changed:
-            self._log.start_segment(records)
+            self._log.start_segment(make(self._log.state))
 
     def copy_log(self) -> bytes:
         """The bytes of the log as it is now."""
@@ -104,7 +105,7 @@ class OpenConversation:
         """Log an input, of the open turn or of a new one; False for a message that is there.
 
         A turn that has ended takes no more: then this waits until it is closed. A new turn is about
-        the task that is paused here.
+        the task that is paused here. A task begins a turn of its own, after the open one.
         """
         with self._changed:
             self._changed.wait_for(lambda: (turn := self.state.turn) is None or turn.end is None)
@@ -112,6 +113,10 @@ class OpenConversation:
                 return False
             turn = self.state.turn
             number = self.state.turns + 1 if turn is None else turn.number
+            if turn is not None and record.get("kind") == "task":
+                self._log.append({**record, "t": "input", "turn": number, "waits": True})
+                self._news.add("input")
+                return True
             if turn is None and record.get("kind") == "mail":
                 record = {**record, **self.state.paused}
             self._arrived.append(self._log.append({**record, "t": "input", "turn": number}))

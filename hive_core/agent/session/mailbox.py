@@ -112,10 +112,12 @@ class Mailbox:
             save_definition(self._services.folder.parent, letter.text)
 
     def _take_task(self, link: Link, letter: RoutedLetter) -> None:
-        """Begin the turn of a task, if there is room for it now; else the letter comes again."""
-        if self._session.has_seen(task_mark(letter.task, letter.attempt)):
-            self._ack(link, letter)
-        elif not self._session.has_room:
+        """Begin the turn of a task, if there is room for it now; else the letter comes again.
+
+        Another letter about the same attempt offers it again: the turn of an earlier letter may
+        have been abandoned when the daemon had withdrawn it.
+        """
+        if not self._session.has_room:
             self._services.try_ask(link, "nack", ids=[letter.id], why="another turn runs")
         else:
             name = letter.conversation

@@ -14,6 +14,7 @@ from hive_core.agent.session.records import Record
 
 # The operation with which an agent ends its task.
 REPORT: Final = "finish_task"
+ABANDONED: Final = "abandoned"  # the status of a turn whose task was withdrawn
 MEMORY: Final = "memory"  # the kind of an input: memories that were recalled
 NOTES_MOST: Final = 20
 _NOTE_MOST: Final = 4096
@@ -104,7 +105,8 @@ class ConversationState:
     `paused`: the task of the last turn, which goes on when what it waits for has come. `phase`: the
     one of a queen that `system` is about. An empty `system` is to be rendered. `cli`: the id under
     which a CLI keeps the conversation. `notes`: the turns since the last reflection, shortened.
-    `reflection`: the one whose changes may not all be made yet.
+    `reflection`: the one whose changes may not all be made yet. `waiting`: letters of tasks that
+    came while a turn was open; each begins a turn of its own.
     """
 
     log: str = ""
@@ -121,6 +123,7 @@ class ConversationState:
     cli: str = ""
     notes: list[Record] = field(default_factory=list)
     reflection: Record = field(default_factory=dict)
+    waiting: list[Record] = field(default_factory=list)
     _marks: dict[int, TurnMark] = field(default_factory=dict)
     _records: int = 0
 
@@ -151,9 +154,12 @@ class ConversationState:
 
     def _add_input(self, record: Record) -> None:
         turn = number(record["turn"])
-        if self.turn is None or self.turn.number != turn:
-            self.turn = TurnState(turn)
-        self.turn.inputs.append(record)
+        if record.get("waits"):
+            self.waiting.append(record)
+        else:
+            if self.turn is None or self.turn.number != turn:
+                self.turn = TurnState(turn)
+            self.turn.inputs.append(record)
         self.turns = max(self.turns, turn)
         if record.get("id"):
             self.seen.add(str(record["id"]))
@@ -213,6 +219,17 @@ class ConversationState:
         if mail:
             self.turns += 1
             self.turn = TurnState(self.turns, [{**mail[0], **self.paused}, *mail[1:]])
+        if turn is not None and not _is_abandoned(turn):
+            self.waiting = [row for row in self.waiting if not _is_same_attempt(row, turn.trigger)]
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        """Begin the turn of the next task that waits, unless another turn has begun."""
+        if self.turn is None and self.waiting:
+            self.turns += 1
+            letter = self.waiting.pop(0)
+            trigger = {key: value for key, value in letter.items() if key != "waits"}
+            self.turn = TurnState(self.turns, [trigger])
 
     def _add_reflect(self, record: Record) -> None:
         self.reflection = record
@@ -230,6 +247,7 @@ class ConversationState:
         self.history.clear()
         self.calls = []
         self._marks.clear()
+        self.waiting.clear()  # they follow as well
         self.turn = TurnState(number(record["turn"]), [record], rounds=number(record["rounds"]))
         limits = record.get("skill_limits")
         self.turn.skill_limits = list(limits) if isinstance(limits, list) else []
@@ -237,6 +255,7 @@ class ConversationState:
 
     def _add_fork(self, record: Record) -> None:
         """From here on the log is that of a sub-agent; the turn that is open is its own."""
+        self.waiting.clear()
         self.system = str(record.get("system") or self.system)
         results = record.get("results")
         for call in self.calls:
@@ -265,6 +284,7 @@ class ConversationState:
         self.turn = None
         self.paused = {}
         self.notes = [row for row in self.notes if number(row["turn"]) <= number(record["to"])]
+        self._begin_waiting()
 
     def can_rewind(self, turn: int) -> bool:
         """Whether the history at the end of this turn is known; 0 is the beginning."""
@@ -290,6 +310,16 @@ def turn_note(turn: TurnState) -> Record:
 def task_mark(task: str, attempt: object) -> str:
     """What `seen` has of an attempt of a task."""
     return f"{task}:{attempt}"
+
+
+def _is_abandoned(turn: TurnState) -> bool:
+    """Whether the turn has ended because its task was withdrawn from it."""
+    return turn.end is not None and turn.end.get("status") == ABANDONED
+
+
+def _is_same_attempt(letter: Record, trigger: Record) -> bool:
+    """Whether a letter offers what the turn with this trigger works on."""
+    return _task_fields(letter) == _task_fields(trigger)
 
 
 def _task_fields(trigger: Record) -> Record:

@@ -15,6 +15,7 @@ from hive_core.errors import Conflict, NotFound
 IN_PROGRESS: Final = "in_progress"
 _ENDED: Final = frozenset({"done", "cancelled"})
 _STOPPING: Final = "stopping"
+_QUEUED: Final = "queued"
 _WORKING: Final = frozenset({IN_PROGRESS, "pending_delegation"})
 _AWAITING: Final = frozenset({"awaiting_plan_approval", "awaiting_more_information"})
 
@@ -39,9 +40,9 @@ class SessionTasks:
             if row.get("state") == _STOPPING:
                 self.finish(task, "stopped", "ended before it was done", f"stop:{task}:{attempt}")
             if not reason and row.get("offered"):
-                self.services.ask(
-                    self.link, "begin_task", task=task, idempotency_key=f"begin:{task}:{attempt}"
-                )
+                # Without a key: a second call changes nothing, and an attempt that was handed back
+                # and offered again has to be begun again.
+                self.services.ask(self.link, "begin_task", task=task)
         except (Conflict, NotFound) as error:
             return error.reason or "it was withdrawn"
         return reason
@@ -82,4 +83,6 @@ def _reason_against(row: object, attempt: int) -> str:
         return f"it has ended ({state})"
     if fields.get("attempt") != attempt:
         return f"it was given out again, as attempt {fields.get('attempt')}"
+    if state == _QUEUED and not fields.get("offered"):
+        return "it was withdrawn, and waits to be offered again"
     return "it is being stopped" if state == _STOPPING else ""

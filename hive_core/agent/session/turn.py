@@ -44,7 +44,7 @@ from hive_core.agent.session.runtimes.cli_dialect import UNGRANTED
 from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.skill_files import store_skill_files
 from hive_core.agent.session.skill_limits import call_refusal, limit_record
-from hive_core.agent.session.state import MEMORY, ToolCall, TurnState
+from hive_core.agent.session.state import ABANDONED, MEMORY, ToolCall, TurnState
 from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.tasks import SessionTasks
 from hive_core.agent.session.toolset import SESSION
@@ -140,7 +140,7 @@ class TurnRunner:
         gone = SessionTasks(self.services, self.link).take_up(turn.task, turn.attempt)
         if gone:
             say(f"task {turn.task}: {gone}")
-            self._end(turn, "abandoned", error=gone)
+            self._end(turn, ABANDONED, error=gone)
             TurnCloser(self.services, self.link, self.conversation).close(turn)
         return not gone
 
