@@ -13,7 +13,7 @@ from hive_core.agent.session.context import read_credentials
 from hive_core.agent.session.inheritance import keep_segment
 from hive_core.agent.session.log import MAIN, task_conversation
 from hive_core.agent.session.router import SEGMENT, SKILL, RoutedLetter, input_record, route
-from hive_core.agent.session.services import POLL, SessionServices, say
+from hive_core.agent.session.services import POLL, SessionServices, fault_text, say
 from hive_core.agent.session.session import AgentSession
 from hive_core.agent.session.skill_files import install_skill
 from hive_core.agent.session.state import task_mark
@@ -157,8 +157,9 @@ class Mailbox:
             while not self._services.stop.is_set():
                 try:
                     receive(link)
-                except HiveError as error:
+                except (HiveError, OSError) as error:
+                    # The log cannot be written, for example: the letter comes again.
                     link.close()
                     if not self._services.stop.is_set():
-                        say(f"cannot receive: {error.reason}")
+                        say(f"cannot receive: {fault_text(error)}")
                         self._services.stop.wait(_BACK)

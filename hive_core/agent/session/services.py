@@ -145,6 +145,11 @@ def _note_refusal(operation: str, error: HiveError) -> Message:
     return {}
 
 
+def fault_text(error: HiveError | OSError) -> str:
+    """What went wrong, as a line says it."""
+    return error.reason if isinstance(error, HiveError) else error.strerror or str(error)
+
+
 def say(text: str) -> None:
     """Write a line to the log of the agent."""
     sys.stderr.write(f"hive-agent: {text}\n")

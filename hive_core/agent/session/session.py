@@ -28,7 +28,7 @@ from hive_core.agent.session.router import RoutedLetter
 from hive_core.agent.session.runtimes.pool import RuntimePool
 from hive_core.agent.session.server_calls import ServerCallRunner
 from hive_core.agent.session.servers import RequiredServerFailed
-from hive_core.agent.session.services import SessionServices, say
+from hive_core.agent.session.services import SessionServices, fault_text, say
 from hive_core.agent.session.subagents.chain import SubagentChain
 from hive_core.agent.session.subagents.cli_fork import cli_fork_tool
 from hive_core.agent.session.subagents.fork import ForkRunner
@@ -259,9 +259,11 @@ class AgentSession:
                     if was_parked:
                         self.services.try_ask(link, "report_activity", blocked=False, reason="")
                     parked = self._run_turns(conversation, link)
-            except HiveError as error:
-                say(f"conversation {conversation.name}: {error.reason}")
-                parked = Parked(error.reason)
+            except (HiveError, OSError) as error:
+                parked = Parked(fault_text(error))
+                say(f"conversation {conversation.name}: {parked.why}")
+                if isinstance(error, OSError):
+                    self._tell_fault(conversation, parked)
             finally:
                 self._give_room()
         with self._changed:
@@ -274,6 +276,14 @@ class AgentSession:
                 self._start(conversation.name, after_park=False)
             self._close_idle(conversation.name)
             self._changed.notify_all()
+
+    def _tell_fault(self, conversation: OpenConversation, parked: Parked) -> None:
+        """Escalate that a turn waits because its log cannot be written."""
+        try:
+            with self.services.open_link() as link:
+                escalate(self.services, link, conversation, parked)
+        except (HiveError, OSError) as error:
+            say(f"cannot escalate: {fault_text(error)}")
 
     def _run_turns(self, conversation: OpenConversation, link: Link) -> Parked | None:
         guard = TurnGuard()

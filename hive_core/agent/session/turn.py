@@ -100,6 +100,9 @@ class TurnRunner:
                     if not self.is_subagent:
                         escalate(self.services, self.link, self.conversation, parked)
                     return parked
+        except OSError:
+            self.exchange.stop()  # it is in the middle of an answer that is not on disk
+            raise
         finally:
             self.conversation.kill_call = None
             self.exchange.rest()
@@ -321,9 +324,8 @@ class TurnRunner:
         """Run a sub-agent; one that an earlier process began has ended, and is not begun again."""
         if call.started is not None:
             return CallAnswer(INTERRUPTED, is_error=True)
-        self.conversation.append({
-            "t": "call", "turn": turn.number, "call": call.id, "name": call.name,
-        })  # fmt: skip
+        row: Record = {"t": "call", "turn": turn.number, "call": call.id, "name": call.name}
+        self.conversation.append(row)
         return self.forks.run(call, turn)
 
     def _kill_call(self) -> None:
@@ -363,9 +365,8 @@ class TurnRunner:
         """What the session adds to an operation: the letter, and what a colony inherits."""
         letter = max(turn.inputs, key=read_hops)
         source: dict[str, object] = {
-            "source_conversation": self.conversation.name,
-            "source_turn": turn.number,
-        }
+            "source_conversation": self.conversation.name, "source_turn": turn.number,
+        }  # fmt: skip
         if call.name == CREATE_COLONY:
             source |= self._handover_parameters(call)
         return {**source, **({"in_turn_of": letter["id"]} if letter.get("id") else {})}
