@@ -130,6 +130,7 @@ def test_callers_that_may_take_a_question_back(world: World, caller: str, fault:
         assert row(world, id_)["state"] == "open"
         return
     assert row(world, id_)["state"] == "cancelled"
-    (got,) = letters(world, "a11", "answer")
-    assert (got["state"], got["by"], got["answers"]) == ("cancelled", caller, [])
+    got = [(row["state"], row["by"], row["answers"]) for row in letters(world, "a11", "answer")]
+    # An asker that cancels its own question has the answer to the call: a letter would wake it.
+    assert got == ([] if caller == "a11" else [("cancelled", caller, [])])
     assert world.fault("a1", "answer", question=id_, answers=["x"]) == "Conflict"

@@ -12,6 +12,7 @@ from typing import Final
 from hive_core.agent.letter import reply_body
 from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.conversation import OpenConversation
+from hive_core.agent.session.parking import cancel_escalation
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import TurnState
@@ -32,6 +33,8 @@ class TurnCloser:
 
     def close(self, turn: TurnState) -> None:
         """Reply or report, keep what is shown of the turn, and close it."""
+        # First: while it is open, the task of the turn waits for its answer.
+        cancel_escalation(self.services, self.link, self.conversation)
         turn = self.conversation.state.turn or turn
         end = turn.end or {}
         status = str(end.get("status"))

@@ -15,6 +15,7 @@ from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.exchange import ModelExchange, ModelFailed
 from hive_core.agent.session.facts import read_facts
+from hive_core.agent.session.parking import cancel_escalation
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import ConversationState, TurnState
@@ -41,6 +42,7 @@ class Compactor:
         summary = _summarize(exchange, overflows=overflows)
         if not summary.strip():
             raise HiveError("the model wrote no summary")
+        cancel_escalation(self.services, self.link, self.conversation)  # the new segment lacks it
         facts = read_facts(self.services, self.link, self.context, turn)
         text = (
             f"<summary>\nYour own summary of this conversation so far:\n{escape_tags(summary)}\n\n"

@@ -60,6 +60,14 @@ class OpenConversation:
         """Log a record that may share the sync of the next one."""
         return self._append(record, sync=False)
 
+    def append_or_apply(self, record: Record) -> None:
+        """Log a record; where the log cannot be written, it counts for this process alone."""
+        with self._changed:
+            try:
+                self._log.append(record)
+            except OSError:
+                self._log.state.add(record)
+
     def sync(self) -> None:
         """Have all records on disk."""
         with self._changed:

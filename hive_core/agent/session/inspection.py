@@ -107,6 +107,7 @@ def _subject(record: Record) -> str:
         "call": f"{record.get('name')} ({record.get('call')})",
         "result": f"({record.get('call')}) {sign}{record.get('content')}",
         "end": f"{record.get('status')} {record.get('error') or ''}",
+        "parked": f"{record.get('why')} ({record.get('question')})",
     }
     text = record.get("text") or record.get("conversation") or ""
     return subjects.get(str(record["t"]), str(text))

@@ -16,7 +16,7 @@ from hive_core.errors import Internal
 Record = dict[str, object]
 KINDS: Final = frozenset({
     "open", "system", "input", "response", "call", "result", "end", "closed", "compact", "rewind",
-    "fork", "cli", "inherit", "reflect", "reflected",
+    "fork", "cli", "inherit", "reflect", "reflected", "parked", "resumed",
 })  # fmt: skip
 RECORD_MOST: Final = 16 << 20
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

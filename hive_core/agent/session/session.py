@@ -22,7 +22,7 @@ from hive_core.agent.session.judge import ResultJudge
 from hive_core.agent.session.live import LiveText
 from hive_core.agent.session.log import MAIN, conversations, has_log
 from hive_core.agent.session.memory.keeper import MemoryKeeper
-from hive_core.agent.session.parking import Parked, escalate
+from hive_core.agent.session.parking import Parked, escalate, resume
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.router import RoutedLetter
 from hive_core.agent.session.runtimes.pool import RuntimePool
@@ -242,22 +242,22 @@ class AgentSession:
         self._lock_log(name)
         if conversation.is_idle:
             return
-        was_parked = after_park and self._parked.pop(name, None) is not None
+        was_parked = self._parked.pop(name, None) if after_park else None
         thread = threading.Thread(
             target=self._run, args=(conversation, was_parked), name=name, daemon=True
         )
         self._running[name] = thread
         thread.start()
 
-    def _run(self, conversation: OpenConversation, was_parked: bool) -> None:  # noqa: FBT001 - args=
+    def _run(self, conversation: OpenConversation, was_parked: Parked | None) -> None:
         """The thread of one conversation, until no turn is open or until it has to wait."""
         parked: Parked | None = None
         conversation.begin_request()
         if self._take_room():
             try:
                 with self.services.open_link() as link:
-                    if was_parked:
-                        self.services.try_ask(link, "report_activity", blocked=False, reason="")
+                    if was_parked is not None:
+                        resume(self.services, link, conversation, was_parked)
                     parked = self._run_turns(conversation, link)
             except (HiveError, OSError) as error:
                 parked = Parked(fault_text(error))

@@ -106,7 +106,9 @@ class ConversationState:
     one of a queen that `system` is about. An empty `system` is to be rendered. `cli`: the id under
     which a CLI keeps the conversation. `notes`: the turns since the last reflection, shortened.
     `reflection`: the one whose changes may not all be made yet. `waiting`: letters of tasks that
-    came while a turn was open; each begins a turn of its own.
+    came while a turn was open; each begins a turn of its own. `parked`: the last record of a turn
+    that waits, with the id of its escalation; empty once the session goes on. `parkings`: how many
+    such records the segment has.
     """
 
     log: str = ""
@@ -124,6 +126,8 @@ class ConversationState:
     notes: list[Record] = field(default_factory=list)
     reflection: Record = field(default_factory=dict)
     waiting: list[Record] = field(default_factory=list)
+    parked: Record = field(default_factory=dict)
+    parkings: int = 0
     _marks: dict[int, TurnMark] = field(default_factory=dict)
     _records: int = 0
 
@@ -238,6 +242,13 @@ class ConversationState:
 
     def _add_reflected(self, _record: Record) -> None:
         self.reflection = {}
+
+    def _add_parked(self, record: Record) -> None:
+        self.parked = record
+        self.parkings += 1
+
+    def _add_resumed(self, _record: Record) -> None:
+        self.parked = {}
 
     def _add_compact(self, record: Record) -> None:
         notes, reflection = record.get("notes"), record.get("reflection")

@@ -28,7 +28,7 @@ from hive_core.agent.session.guard import CALLS_MOST, TOO_MANY, TurnGuard
 from hive_core.agent.session.inheritance import store_segment
 from hive_core.agent.session.inputs import session_text
 from hive_core.agent.session.memory.recall import MemoryRecall
-from hive_core.agent.session.parking import Parked, escalate
+from hive_core.agent.session.parking import Parked, cancel_escalation, escalate
 from hive_core.agent.session.records import Record, read_hops
 from hive_core.agent.session.recovery import (
     INTERRUPTED,
@@ -165,9 +165,8 @@ class TurnRunner:
         text = self.context.reminder or read_reminder(
             self.services, self.link, self.context.identity
         )
-        self.conversation.append_unsynced(
-            {"t": "input", "turn": turn.number, "kind": "reminder", "text": text}
-        )
+        row: Record = {"t": "input", "turn": turn.number, "kind": "reminder", "text": text}
+        self.conversation.append_unsynced(row)
 
     def _take_text(self, turn: TurnState) -> None:
         """The last answer is text: the end of the turn, unless its task needs work or a report."""
@@ -218,8 +217,9 @@ class TurnRunner:
                 pass  # done or cancelled: the log says how it goes on
 
     def on_response(self) -> None:
-        """An answer is on disk."""
+        """An answer is on disk: the turn goes on."""
         self.guard.note_answer()
+        cancel_escalation(self.services, self.link, self.conversation)
 
     def _on_error(self, turn: TurnState, end: Mapping[str, object]) -> None:
         why, kind = str(end.get("error") or "no reason"), end.get("error_kind")

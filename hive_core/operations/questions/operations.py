@@ -255,7 +255,10 @@ def relay_question(call: Call, params: RelayParams) -> Record[RelayResult]:
 
 @operation(action="escalate", allow=SELF | ANCESTOR | OPERATOR, whose=WHOSE)
 def cancel_question(call: Call, params: CancelParams) -> Record[AnswerResult]:
-    """Cancel an open question or escalation. An ancestor of the asker may do so too."""
+    """Cancel an open question or escalation. An ancestor of the asker may do so too.
+
+    The asker gets mail of kind `answer` about it, unless it is the caller.
+    """
     question = call.ledger.questions.require(params.question)
     if not question.open:
         outcome = _outcome_text(call, question)

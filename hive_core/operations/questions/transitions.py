@@ -1,7 +1,8 @@
 """The steps of a question: it is asked, passed on and ended.
 
 Questions, escalations and the daemon's own questions all use these functions. Each step is a row,
-an event and mail, in one transaction. The asker learns of the end exactly once.
+an event and mail, in one transaction. The asker learns of the end exactly once: as mail, unless it
+ends the question itself.
 """
 
 from __future__ import annotations
@@ -115,7 +116,11 @@ def end_question(call: Call, question: Question, end: QuestionEnd) -> None:
         raise Conflict(outcome, **outcome_fields(call, question))
     ended = call.ledger.questions.end(question.id, end, call.now)
     log_step(call, ended, end.event, by=end.by)
-    deliver_mail(call, ended)
+    if end.by == ended.asker:
+        call.ledger.questions.set_retry(ended.id, None)
+        call.notify(question_topic(ended.id))
+    else:
+        deliver_mail(call, ended)
     emit(call, QuestionSettled(ended))
     update_activity(call, ended.asker)
     last_hops = {hop.holder: hop for hop in call.ledger.questions.hops(ended.id)}

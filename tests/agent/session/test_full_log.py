@@ -74,3 +74,5 @@ def test_a_turn_whose_answer_cannot_be_logged_is_escalated_and_goes_on(host: Ses
     host.send("go on")
     assert host.until(host.replies) == ["again"]
     assert host.world.mail("worker") == []
+    host.until(lambda: "closed" in host.kinds())
+    assert host.world.call("worker", "list_questions", which="mine")["questions"] == []
