@@ -105,6 +105,19 @@ def test_a_destroyed_recipients_mail_is_dead_and_its_box_closed(ledger: Ledger) 
     assert len(mail.inbox("bob", dead=True, limit=10)) == 2
 
 
+def test_letters_of_the_daemon_to_a_destroyed_recipient_are_no_dead_letters(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        for sender in (DAEMON, "anna", DAEMON):
+            mail.send(letter(sender, "bob", f"of {sender}"), 10.0)
+        mail.lease("bob", 1, 60, 10.0)
+        assert bodies(mail.dead_letter("bob", "bob was destroyed", 11.0)) == ["of anna"]
+        mail.reopen("bob")
+    assert bodies(mail.inbox("bob", dead=True, limit=10)) == ["of anna"]
+    assert mail.inbox("bob", dead=False, limit=10) == []
+    assert mail.size("bob") == (0, 0)
+
+
 def test_dead_letters_are_kept_within_bounds_and_oldest_go_first(folder: Path) -> None:
     """attack 37: mail that dies at once cannot fill the disk."""
     ledger = Ledger.open(folder / "small.db", limits=HostLimits(inbox_count=3), primed=0)

@@ -154,7 +154,11 @@ class Mailbox(RuleBasedStateMachine):
     def bury_and_reopen(self, recipient: str) -> None:
         with self.ledger.transaction():
             result = self.ledger.messages.dead_letter(recipient, "gone", self.now)
-        self._die({entry.id for entry in self.model.box(recipient)}, result, closed=recipient)
+        box = self.model.box(recipient)
+        # The daemon's own letters end with the inbox, and are no dead letters.
+        for entry in (entry for entry in box if entry.sender == DAEMON):
+            self.model.acked.add(self.model.live.pop(entry.id).id)
+        self._die({entry.id for entry in box} - self.model.acked, result, closed=recipient)
         with self.ledger.transaction():
             self.ledger.messages.reopen(recipient)
 

@@ -131,6 +131,21 @@ def test_a_restored_agent_is_the_same_one(world: World) -> None:
     assert world.fault("root", "send", to="a11", body="welcome back") == ""
 
 
+def test_a_restored_agent_has_no_dead_letters_of_the_daemon(world: World) -> None:
+    """It was told of two moves, and read neither. What an agent wrote waits for the operator."""
+    for parent in ("root", "a1"):
+        world.call("operator", "move", agent="a11", parent=parent)
+    assert [row["kind"] for row in world.mail("a11")] == ["moved", "moved"]
+    uuid = world.uuid("a11")
+    for dead in (0, 1):
+        if dead:
+            world.call("a1", "send", to="a11", body="are you there?")
+        world.call("operator", "destroy", agent="a11")
+        world.call("operator", "restore", id=uuid)
+        todo = rows(world.call("operator", "todo")["todo"])
+        assert [row["letters"] for row in todo if row["agent"] == "a11"] == [1] * dead
+
+
 def test_archives_come_in_pages_also_when_one_that_was_listed_is_gone(world: World) -> None:
     gone = ["a11", "a1", "a2", "b1"]
     for name in gone:

@@ -169,7 +169,7 @@ class Messages:
         return dead if box is None or row is None else dead + self._empty(box, row[1], now)
 
     def dead_letter(self, recipient: str, why: str, now: float) -> list[Message]:
-        """Close the inbox of a destroyed recipient; everything in it becomes dead.
+        """Close the inbox of a destroyed recipient; what agents sent becomes dead.
 
         In a very full inbox a part becomes dead at once, and the rest step by step (`expire`).
         """
@@ -353,13 +353,22 @@ class Messages:
         self._boxes.look(box)
 
     def _empty(self, box: Box, why: str, now: float) -> list[Message]:
-        """Make a part of a closed inbox dead, oldest first in each state."""
+        """Make a part of a closed inbox dead, oldest first in each state.
+
+        The daemon's own letters end like read ones: they told the recipient about itself, and
+        there is no sender who could do something about them.
+        """
         rows = self._db.rows(
-            "SELECT inbox, state, rank, id, size, attempt FROM queue"
-            " WHERE inbox = ? AND state IN (0, 1, 2) LIMIT ?",
+            "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, p.party FROM queue q"
+            " CROSS JOIN messages m ON m.id = q.id CROSS JOIN parties p ON p.id = m.sender"
+            " WHERE q.inbox = ? AND q.state IN (0, 1, 2) LIMIT ?",
             (box.number, _AT_ONCE),
         )
-        dead = self._bury([(InboxPlace(*row), why) for row in sorted(rows, key=itemgetter(3))], now)
+        places = [
+            (InboxPlace(*row[:6]), row[6] == DAEMON) for row in sorted(rows, key=itemgetter(3))
+        ]
+        self._ends.finish(box, [place for place, is_notice in places if is_notice])
+        dead = self._bury([(place, why) for place, is_notice in places if not is_notice], now)
         self._boxes.empty(box, why if box.live.count else "")
         return dead
 
