@@ -46,9 +46,8 @@ def systemd_run(host: HostFacts, action: StartUnit | RunJob) -> list[str]:
     if isinstance(action, StartUnit):
         unit, uuid, nonce = agent_unit(action.name), action.uuid, action.nonce
         tells = "init" if action.boot or action.image == NIX else "exec"
-        properties = read_list(
-            "agent.properties", **vars(action) | {"slice": slice_unit(action.slice)}
-        )
+        fields = vars(action) | {"slice": slice_unit(action.slice)}
+        properties = read_list("agent.properties", **fields)
         limits = (*_limits(DEFAULTS), *_limits(action.limits))  # the last one counts
         properties += [f"{key}={text}" for key, text in limits if text]
     else:
@@ -81,13 +80,19 @@ def _container(uuid: str, base: int, name: str) -> list[str]:
 
 
 def agent_argv(host: HostFacts, action: StartUnit) -> list[str]:
-    """Render the command line of an agent's container; the agent's own command comes last."""
-    nix, uuid = action.image == NIX, action.uuid
+    """Render the command line of an agent's container; the agent's own command comes last.
+
+    FileNotFoundError: a session needs a CLI that the host lacks, and would end at once. A tree of
+    its own may bring one along, and a program of its own may need none.
+    """
+    nix, uuid, session = action.image == NIX, action.uuid, ("host", "hive-agent", "session")
     shared = {"host": host.shared, NIX: ("/nix/store",)}.get(action.image, ())
     argv = [*_container(uuid, action.base, action.name), *(f"--bind-ro={part}" for part in shared)]
     argv += read_list("agent.flags", package=host.package, uuid=uuid, seed=NIX if nix else "host")
-    argv += [f"--bind-ro={host.runtime}:/opt/hive/runtime"] if host.runtime else []
-    argv += [f"--bind-ro={at}:/opt/hive/clis" for at in host.clis if at.endswith(f"/{action.cli}")]
+    clis = [f"--bind-ro={at}:/opt/hive/clis" for at in host.clis if at.endswith(f"/{action.cli}")]
+    if action.cli and not clis and (action.image, *action.command[:2]) == session:
+        raise FileNotFoundError(f"its CLI is not there: run `hive runtime install {action.cli}`")
+    argv += clis + ([f"--bind-ro={host.runtime}:/opt/hive/runtime"] if host.runtime else [])
     variables = {"NAME": action.name, "PARENT": action.parent, "SYSTEM": action.system}
     environment = [f"setenv=HIVE_{key}={value}" for key, value in variables.items() if value]
     if not (action.boot or nix):

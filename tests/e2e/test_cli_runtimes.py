@@ -132,3 +132,18 @@ def test_its_gate_denies_without_the_daemon(host: HiveHost) -> None:
         host.run("systemctl", "start", "hived.service")
         host.answers()
     assert said.returncode == 2 or '"deny"' in said.stdout, said
+
+
+def test_an_agent_waits_for_its_cli_to_be_installed(host: HiveHost) -> None:
+    """`hive agent create` names the command at once, and then the agent starts by itself."""
+    mark = "/usr/local/lib/hive-clis/claude/.complete"
+    host.run("mv", mark, f"{mark}.away")
+    create = ("agent", "create", "late", "--runtime", "claude", "--model", "writer")
+    said = host.run("hive", *create, check=False)
+    reason = "its CLI is not there: run `hive runtime install claude`"
+    assert said.returncode != 0
+    assert reason in said.stderr
+    (alarm,) = [row["text"] for row in host.json("todo") if row["kind"] == "alarm"]
+    assert alarm == f"cannot reconcile agent late: {reason}"
+    host.run("mv", f"{mark}.away", mark)
+    host.wait("running", "late", seconds=90)

@@ -17,7 +17,14 @@ from hive_core.plan.actions import (
     StartUnit,
     UnitLimits,
 )  # fmt: skip
-from hive_core.plan.render import HostFacts, agent_argv, harness, job_argv, set_slice, systemd_run
+from hive_core.plan.render import (
+    HostFacts,
+    agent_argv,
+    harness,
+    job_argv,
+    set_slice,
+    systemd_run,
+)
 
 UUID = "0123abcd-0000-4000-8000-000000000001"
 JOB = "00000001-0000-4000-9000-000000000001"
@@ -100,6 +107,26 @@ def test_only_an_agent_with_this_runtime_has_the_files_of_a_cli() -> None:
         agent_argv(host, replace(start("sh"), cli="opencode")),
     ):  # fmt: skip
         assert not any("/opt/hive/clis" in word for word in argv)
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex", "opencode"])
+def test_a_session_whose_cli_the_host_lacks_is_not_started(cli: str) -> None:
+    session = replace(start("hive-agent", "session"), cli=cli)
+    for clis in ((), ("/usr/local/lib/hive-clis/other",)):
+        with pytest.raises(FileNotFoundError, match=f"not there: run `hive runtime install {cli}`"):
+            agent_argv(HOST._replace(clis=clis), session)
+    there = f"/usr/local/lib/hive-clis/{cli}"
+    argv = agent_argv(HOST._replace(clis=(there,)), session)
+    assert f"--bind-ro={there}:/opt/hive/clis" in argv
+
+
+def test_a_program_or_a_tree_of_its_own_is_started_without_a_cli_of_the_host() -> None:
+    session = replace(start("hive-agent", "session"), cli="codex")
+    for other in (
+        replace(session, cli=None), replace(session, image="own"),
+        replace(session, command=("sh", "-c", "hive-agent session")),
+    ):  # fmt: skip
+        assert agent_argv(HOST, other)[0] == "systemd-nspawn"
 
 
 def test_an_agent_without_a_command_holds() -> None:
