@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Final
 
 import httpx2
-from pydantic import ValidationError
 
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.model.config.notify import NotifyRoute, NotifySettings
+from hive_core.model.config.notify import (
+    NotifyRoute,
+    check_routes,
+    check_secret,
+    webhook_key,
+)
 from hive_core.model.config.web import WebSettings
 from hive_core.notify.deliveries import NotifyState
 from hive_core.notify.notifier import Notifier
@@ -24,7 +28,6 @@ from hive_core.notify.senders import (
     Sender,
     WebhookSender,
     apprise_sender,
-    webhook_key,
 )
 from hive_core.notify.source import LoginSource
 from hive_core.services.command_line import (
@@ -39,6 +42,8 @@ from hive_core.services.service_files import ServiceStateFile, read_credential, 
 
 # systemd names the files of a folder of credentials NAME_FILE.
 _LOGIN = "notify_login"
+_SECRETS: Final = "/etc/hive/notify"
+log = logging.getLogger(__name__)
 _PROGRAM: Final = ServiceProgram(
     "hive-notify",
     "Tell people what waits for them, failed or is done.",
@@ -59,25 +64,24 @@ class NotifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class NotifyConfig:
-    """What hive.toml says: the routes, and the address of the dashboard for *Open*."""
+    """What hive.toml says: the routes, and the address of the dashboard for *Open*.
+
+    `faults`: why the other routes of the file cannot be used.
+    """
 
     routes: Mapping[str, NotifyRoute]
     dashboard: str
+    faults: Mapping[str, str]
 
 
 def load_config(path: Path) -> NotifyConfig:
-    """The tables `[notify]` and `[web]`; InvalidArgument names the first wrong key."""
+    """The tables `[notify]` and `[web]`; InvalidArgument where the fault is not in one route."""
     document = read_settings(path, "notify")
-    try:
-        settings = NotifySettings.model_validate(document.get("notify", {}))
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        key = ".".join(("notify", *map(str, fault["loc"])))
-        raise InvalidArgument(f"{key}: {fault['msg']}", field=key) from error
+    checked = check_routes(document.get("notify", {}))
     web = document.get("web")
     origins = web.get("origins") if isinstance(web, dict) else None
     addresses = origins if isinstance(origins, list) and origins else WebSettings().origins
-    return NotifyConfig(settings.routes, str(addresses[-1]))
+    return NotifyConfig(checked.routes, str(addresses[-1]), checked.faults)
 
 
 def build_sender(
@@ -86,6 +90,7 @@ def build_sender(
     """The sender of a route, with its secret `/etc/hive/notify/NAME`."""
     secret = read_credential(f"notify_{name}")
     try:
+        check_secret(name, route, secret)
         match route.type:
             case "ntfy":
                 return NtfySender(route, client, secret, dashboard)
@@ -94,8 +99,28 @@ def build_sender(
             case "apprise":
                 return apprise_sender(secret)
     except InvalidArgument as error:
-        reason = f"route {name}: {error.reason} (in /etc/hive/notify/{name})"
+        reason = f"route {name}: {error.reason} (in {_SECRETS}/{name})"
         raise InvalidArgument(reason, field=f"notify.routes.{name}") from error
+
+
+def build_senders(
+    config: NotifyConfig, client: httpx2.AsyncClient
+) -> tuple[dict[str, Sender], dict[str, str]]:
+    """The senders of the routes that can be used, and why the others cannot.
+
+    InvalidArgument: there are routes, and none can be used.
+    """
+    senders, faults = dict[str, Sender](), dict(config.faults)
+    for name, route in config.routes.items():
+        try:
+            senders[name] = build_sender(name, route, config.dashboard, client)
+        except InvalidArgument as error:
+            faults[name] = error.reason
+    for reason in faults.values():
+        log.error("Cannot send by a route: %s", reason)
+    if faults and not senders:
+        raise InvalidArgument("no route can be used; `hive config check` says why", field="notify")
+    return senders, faults
 
 
 async def run(options: NotifyOptions) -> None:
@@ -104,16 +129,15 @@ async def run(options: NotifyOptions) -> None:
     if not token:
         raise InvalidArgument("no credential notify_login: run `hive setup`", field="login")
     async with httpx2.AsyncClient(trust_env=False) as client:
-        senders = {
-            name: build_sender(name, route, config.dashboard, client)
-            for name, route in config.routes.items()
-        }
+        senders, faults = build_senders(config, client)
+        routes = {name: config.routes[name] for name in senders}
         file = ServiceStateFile(options.state / "state.json", NotifyState)
         source = LoginSource(options.socket, token)
-        notifier = Notifier(source, config.routes, senders, file, time.time)
+        notifier = Notifier(source, routes, senders, file, time.time, frozenset(faults))
         notifier.load()
         try:
-            await run_until_signal(notifier.run(), f"{len(senders)} routes")
+            unused = f", {len(faults)} unusable" if faults else ""
+            await run_until_signal(notifier.run(), f"{len(senders)} routes{unused}")
         finally:
             await source.end()
 

@@ -33,13 +33,17 @@ SILENT_AFTER: Final = 60.0
 
 @dataclass
 class Notifier:
-    """One step asks hived, queues what is due, saves that, and then sends."""
+    """One step asks hived, queues what is due, saves that, and then sends.
+
+    `suspended`: routes with a fault. Their notices stay queued, and go out once it is mended.
+    """
 
     source: NoticeSource
     routes: Mapping[str, NotifyRoute]
     senders: Mapping[str, Sender]
     file: ServiceStateFile[NotifyState]
     now: Callable[[], float]
+    suspended: frozenset[str] = frozenset()
     state: NotifyState = field(default_factory=NotifyState)
     _waiting: tuple[NoticeItem, ...] = ()
     _looked: float = 0.0
@@ -82,16 +86,18 @@ class Notifier:
         now, waiting = self.now(), self._waiting
         if now - self._answered >= SILENT_AFTER:
             waiting = (*waiting, silent_item())
-        routes, queue = dict[str, RouteState](), self.state.queue
+        stored, queue = self.state.routes, self.state.queue
+        routes = {name: stored[name] for name in self.suspended if name in stored}
         for name, route in self.routes.items():
-            state = hold_events(self.state.routes.get(name, RouteState()), route, happened)
+            state = hold_events(stored.get(name, RouteState()), route, happened)
             if not self._looked and now - self._answered < SILENT_AFTER:
                 routes[name] = state  # what waits is not known yet
                 continue
             notices, routes[name] = decide_notices(route, state, waiting, now)
             complete = [await self._complete(route, notice) for notice in notices]
             queue = enqueue_notices(queue, name, complete, now)
-        remaining = tuple(delivery for delivery in queue if delivery.route in self.routes)
+        there = self.routes.keys() | self.suspended
+        remaining = tuple(delivery for delivery in queue if delivery.route in there)
         self.state = self.state.model_copy(update={"routes": routes, "queue": remaining})
 
     async def _complete(self, route: NotifyRoute, notice: Notice) -> Notice:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hmac
 import importlib
 import json
@@ -39,8 +38,6 @@ _TITLE_MOST: Final = 200
 _FIRST_REDIRECT, _SERVER_FAULT = 300, 500
 _TEMPORARY: Final = frozenset({408, 429})
 _WRONG_SECRET: Final = frozenset({401, 403})
-_KEY_LEAST, _KEY_MOST = 24, 64  # bytes, after Standard Webhooks
-_WEBHOOK_SECRET: Final = "whsec_"  # noqa: S105 - how a secret begins
 _PRIORITIES: Final = {"urgent": 5, "needs-input": 4, "failed": 4, "budget": 3, "done": 3}
 _SETTLED_PRIORITY: Final = 1
 _TAGS: Final = {
@@ -114,19 +111,6 @@ class WebhookSender:
         body = webhook_body(delivery.notice, delivery.created, self.dashboard)
         headers = sign_webhook(self.key, delivery.id, int(time.time()), body)
         return await _post(self.client, self.route.url, body, headers)
-
-
-def webhook_key(secret: str) -> bytes:
-    """The key in `whsec_BASE64`."""
-    try:
-        key = base64.b64decode(secret.removeprefix(_WEBHOOK_SECRET), validate=True)
-    except binascii.Error:
-        key = b""
-    if not (secret.startswith(_WEBHOOK_SECRET) and _KEY_LEAST <= len(key) <= _KEY_MOST):
-        raise InvalidArgument(
-            "the secret of a webhook is whsec_ and 24 to 64 bytes in base64", field="secret"
-        )
-    return key
 
 
 def sign_webhook(key: bytes, id_: str, timestamp: int, body: bytes) -> dict[str, str]:

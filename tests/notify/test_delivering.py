@@ -15,7 +15,7 @@ import pytest
 from fixtures.ntfy import NtfyTwin, ntfy_twin
 
 from hive_core.errors import InvalidArgument, Unreachable
-from hive_core.model.config.notify import NotifyRoute
+from hive_core.model.config.notify import NotifyRoute, webhook_key
 from hive_core.notify.deliveries import (
     LONGEST,
     QUEUED_MOST,
@@ -37,7 +37,6 @@ from hive_core.notify.senders import (
     NtfySender,
     WebhookSender,
     ntfy_message,
-    webhook_key,
 )
 from hive_core.services.retries import pause_after, retry_after
 from hive_core.services.service_files import ServiceStateFile
@@ -351,9 +350,13 @@ def test_settings_are_read_and_a_wrong_one_is_named(tmp_path: Path) -> None:
     )
     config = load_config(file)
     assert ([*config.routes], config.dashboard) == (["phone"], "https://hive.example")
-    file.write_text('[notify.routes.phone]\ntype = "ntfy"\nquiet = "x"\n', encoding="utf-8")
-    with pytest.raises(InvalidArgument, match=r"notify\.routes\.phone\.quiet"):
+    file.write_text("[notify]\nroute = 1\n", encoding="utf-8")
+    with pytest.raises(InvalidArgument, match=r"notify\.route: unknown key"):
         load_config(file)
+    for text in ("notify = 1\n", "[notify]\nroutes = 1\n"):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(InvalidArgument, match="notify"):
+            load_config(file)
     config = load_config(tmp_path / "none.toml")
     assert (config.routes, config.dashboard) == ({}, "http://localhost:4483")
 

@@ -13,6 +13,7 @@ from hive_core.cli.core.lazy import Group
 from hive_core.cli.core.output import Column, Listing, echo, output_option, say
 from hive_core.cli.core.progress import working
 from hive_core.cli.host.install.layout import CONFIG
+from hive_core.cli.host.install.steps import NIXOS
 from hive_core.errors import NotFound
 
 _SEED: Final = Path(__file__).parents[2] / "seed"
@@ -40,15 +41,19 @@ def check_settings(file: Path, style: str) -> int:
 
     The daemon checks them in the same way: it neither starts with nor reloads a file that has a
     fault. It also checks models.toml in the same folder; with a fault there the daemon starts, and
-    no agent may use a model. The exit status is 1 when there is a fault.
+    no agent may use a model. And it checks the secret of each route of hive-notify, in the folder
+    notify; without it nothing is sent by that route. The exit status is 1 when there is a fault.
     """
     # Imported here: pydantic is slow to import, and other commands do not need it.
     from hive_core.host.config.models import MODELS, check_models  # noqa: PLC0415
+    from hive_core.host.config.routes import check_secrets  # noqa: PLC0415
     from hive_core.host.config.settings import check  # noqa: PLC0415
 
     if not file.exists() and str(file) != CONFIG:
         raise NotFound(f"{file}: no such file")
     findings = [*check(file), *check_models(file.parent / MODELS)]
+    if not NIXOS.exists():  # there the secrets of routes may lie anywhere
+        findings += check_secrets(file)
     if style == "table":
         for finding in findings:
             echo(plain(finding.text))

@@ -29,6 +29,7 @@ from hive_core.cli.host.finding import Finding, fail, ok, warn
 from hive_core.cli.host.install import layout
 from hive_core.cli.host.install.layout import CONFIG, LEAST, UNITS, WISHED, WISHED_FOR, directories
 from hive_core.cli.host.install.machine import systemd_version
+from hive_core.cli.host.install.steps import NIXOS
 from hive_core.errors import HiveError
 from hive_core.host.config import nix
 from hive_core.varlink import Client
@@ -100,6 +101,15 @@ def _config() -> Iterator[Finding]:
     yield from (fail("config", finding.text) for finding in findings)
     if not findings:
         yield ok("config", CONFIG)
+
+
+def check_routes(settings: Path = Path(CONFIG)) -> Iterator[Finding]:
+    """Whether hive-notify can send by each of its routes."""
+    from hive_core.host.config import routes  # noqa: PLC0415 - pydantic is slow to load
+
+    if not NIXOS.exists():  # there the secrets may lie anywhere
+        for finding in routes.check_secrets(settings):
+            yield fail("notify", f"nothing is sent by this route: {finding.text}")
 
 
 def _units() -> Iterator[Finding]:
@@ -182,8 +192,8 @@ def _nix() -> Iterator[Finding]:
 
 
 CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
-    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps, _memory, _crashes,
-    _nix, check_models,
+    _systemd, _programs, _users, _directories, _config, check_routes, _units, _quota, _caps,
+    _memory, _crashes, _nix, check_models,
 )  # fmt: skip
 
 

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
+from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import AgentName, Value
 from hive_core.model.config.addresses import HttpAddress
+from hive_core.model.config.validation import find_faults
 
 NoticeClass = Literal["needs-input", "failed", "budget", "done", "urgent"]
 CLASSES: Final[tuple[NoticeClass, ...]] = ("needs-input", "failed", "budget", "done", "urgent")
 _QUIET: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d) (\S{1,64})")
 _DAY: Final = timedelta(days=1)
+_KEY_LEAST, _KEY_MOST = 24, 64  # bytes, after Standard Webhooks
+_WEBHOOK_SECRET: Final = "whsec_"  # noqa: S105 - how a secret begins
+_WANTED: Final = {
+    "webhook": "it has to have the key, whsec_ and 24 to 64 bytes in base64",
+    "apprise": "it has to have the addresses of apprise, one a line",
+}
+# The file of secrets with this name has the token of hive-notify.
+_TOKEN: Final = "login"  # noqa: S105 - a name
 
 
 class QuietHours:
@@ -114,3 +128,55 @@ class NotifySettings(Value):
     routes: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")], NotifyRoute] = Field(
         {}, max_length=32, description="The receivers, by name."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRoutes:
+    """The routes that can be used, and the first fault of each other one, by name."""
+
+    routes: Mapping[str, NotifyRoute]
+    faults: Mapping[str, str]
+
+
+def check_routes(table: object) -> CheckedRoutes:
+    """The routes of the parsed table `[notify]`.
+
+    InvalidArgument: the fault is in the table itself, and not in one route.
+    """
+    tables = table if isinstance(table, dict) else {"notify": table}
+    faults: dict[str, str] = {}
+    for fault in find_faults(NotifySettings, tables):
+        key = f"notify.{fault.key}"
+        if fault.place[:1] != ("routes",) or len(fault.place) == 1:
+            raise InvalidArgument(f"{key}: {fault.reason}", field=key)
+        faults.setdefault(str(fault.place[1]), f"{key}: {fault.reason}")
+    table_of_routes = tables.get("routes")
+    rows = table_of_routes if isinstance(table_of_routes, dict) else {}
+    good = {name: NotifyRoute.model_validate(rows[name]) for name in rows if name not in faults}
+    return CheckedRoutes(good, faults)
+
+
+def check_secret(name: str, route: NotifyRoute, secret: str) -> None:
+    """Raise InvalidArgument where a route cannot be used with this secret."""
+    if name == _TOKEN:
+        reason = "no route can have this name: the file has the token of hive-notify"
+        raise InvalidArgument(reason, field="secret")
+    if route.type != "ntfy" and not secret:
+        raise InvalidArgument(
+            f"this file is missing or empty: {_WANTED[route.type]}", field="secret"
+        )
+    if route.type == "webhook":
+        webhook_key(secret)
+
+
+def webhook_key(secret: str) -> bytes:
+    """The key in `whsec_BASE64`."""
+    try:
+        key = base64.b64decode(secret.removeprefix(_WEBHOOK_SECRET), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not (secret.startswith(_WEBHOOK_SECRET) and _KEY_LEAST <= len(key) <= _KEY_MOST):
+        raise InvalidArgument(
+            "the secret of a webhook is whsec_ and 24 to 64 bytes in base64", field="secret"
+        )
+    return key
