@@ -95,11 +95,15 @@ DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is there before: the file of the token, and when tokens of the service end."""
+    """What is there before: the file of the token, and when tokens of the service end.
+
+    `is_orphaned`: the last of them was made after the file was written.
+    """
 
     has_file: bool
     ends_in: tuple[float, ...]
     is_renewed: bool
+    is_orphaned: bool = False
 
 
 @pytest.mark.parametrize(
@@ -110,6 +114,8 @@ class Case:
         Case(has_file=False, ends_in=(300 * DAY,), is_renewed=True),
         Case(has_file=True, ends_in=(29 * DAY,), is_renewed=True),
         Case(has_file=True, ends_in=(29 * DAY, 300 * DAY), is_renewed=False),
+        Case(has_file=True, ends_in=(29 * DAY, 300 * DAY), is_renewed=True, is_orphaned=True),
+        Case(has_file=True, ends_in=(300 * DAY,), is_renewed=True, is_orphaned=True),
     ],
 )
 def test_a_host_set_up_by_its_configuration_renews_a_token_that_is_missing_or_ends_soon(
@@ -120,9 +126,12 @@ def test_a_host_set_up_by_its_configuration_renews_a_token_that_is_missing_or_en
     if case.has_file:
         token.write_text("token_old\n", encoding="utf-8")
     logins = [
-        {"login": f"l{at}", "name": NOTIFY.unit, "expires": time.time() + seconds}
+        {"login": f"l{at}", "name": NOTIFY.unit, "expires": time.time() + seconds,
+         "opened": time.time() - DAY}
         for at, seconds in enumerate(case.ends_in)
-    ]
+    ]  # fmt: skip
+    if case.is_orphaned:
+        logins[-1]["opened"] = time.time() + 60.0
     mine = {"login": "mine", "name": "mine", "expires": time.time() + 300 * DAY}
     hive.peer.answers |= {
         "CreateAccount": lambda _: {}, "CreateToken": lambda _: {"token": "token_x", "login": "x"},

@@ -16,6 +16,7 @@ from hive_core.cli.host.install.machine import HostMachine, settings
 
 _DAYS: Final = 365
 _RENEW_SECONDS: Final = 30 * 86_400.0
+_LAG: Final = 1.0  # seconds by which the times of files may be behind the clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,20 @@ def _make_token(machine: HostMachine, session: Session, service: ServiceWithLogi
 
 
 def _has_token(session: Session, service: ServiceWithLogin) -> bool:
-    """Whether its file has one, and a token of it will be valid for some time."""
+    """Whether its file has one, and a token of it will be valid for some time.
+
+    A token that was made after the file was written is in no file: the process that made it was
+    killed. It does not count, and ends when the next one is written.
+    """
     if not service.token.exists() or not service.token.read_text(encoding="utf-8").strip():
         return False
-    ends = [row.get("expires") for row in _tokens(session, service)]
-    soon = time.time() + _RENEW_SECONDS
-    return any(isinstance(end, int | float) and end > soon for end in ends)
+    written, soon = service.token.stat().st_mtime, time.time() + _RENEW_SECONDS
+    times = [(row.get("opened"), row.get("expires")) for row in _tokens(session, service)]
+    return any(
+        isinstance(opened, int | float) and opened <= written + _LAG
+        and isinstance(end, int | float) and end > soon
+        for opened, end in times
+    )  # fmt: skip
 
 
 def _tokens(session: Session, service: ServiceWithLogin) -> list[Row]:
