@@ -7,17 +7,20 @@ container.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
-from e2e.clone_host import need_runtime, prepare_clone_host, run_turn
+from e2e.clone_host import need_runtime, prepare_clone_host, run_turn, wait_for_approval
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
 CLI = Path(__file__).parents[1] / "fixtures/fake_claude.py"
+ACP = Path(__file__).parents[1] / "fixtures/fake_acp.py"
 INSTALL = """
 cd /usr/local/lib/hive-clis/claude; cat >bin/claude; chmod 755 bin/claude; echo 1 >.complete
 """
@@ -147,3 +150,30 @@ def test_an_agent_waits_for_its_cli_to_be_installed(host: HiveHost) -> None:
     assert alarm == f"cannot reconcile agent late: {reason}"
     host.run("mv", f"{mark}.away", mark)
     host.wait("running", "late", seconds=90)
+
+
+def test_the_steps_of_the_how_to_lead_to_an_agent_on_any_program_of_acp(host: HiveHost) -> None:
+    """They are run as they stand there; the program and its model are those of this host."""
+    page = (Path(__file__).parents[2] / "docs/how-to/acp.md").read_text()
+    install, model, create, request, decide = read_blocks(page, "sh")
+    assert "hive model test gpt" in model
+    _, settings = read_blocks(page, "toml")
+    host.run("sh", "-c", "cat >/tmp/my-agent", text=ACP.read_text())
+    host.run("sh", "-c", "cat >/tmp/agent.toml", text=settings.replace('"gpt"', '"writer"'))
+    host.run("sh", "-ec", f"cd /tmp\n{install}")
+    host.run("sh", "-ec", create)
+    asked = host.run("sh", "-ec", f"cd /tmp\n{request}").stdout
+    approval = json.loads(asked.splitlines()[-1])["approval"]
+    wait_for_approval(host, approval, "pending")
+    show, approve, chat = decide.strip().splitlines()
+    said = host.run("sh", "-ec", show.replace("ID", approval)).stdout
+    (commit,) = re.findall(r"\b[0-9a-f]{40}\b", said)[:1]
+    approve = approve.replace("ID", approval).replace("COMMIT", commit[:8])
+    host.run("sh", "-ec", f"{approve} --yes")
+    assert chat == "hive chat coder"
+    assert run_turn(host, "coder", "who are you?") == "well"
+
+
+def read_blocks(page: str, language: str) -> list[str]:
+    """The blocks of code in this language."""
+    return [dedent(text) for text in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)]
