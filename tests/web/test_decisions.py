@@ -144,7 +144,7 @@ def test_what_gives_nothing_takes_no_digits(browser: FakeBrowser, web: RunningDa
     assert 'name="digits"' not in page
     answer = browser.post(f"/approvals/{id_}/approve", {"commit": ONE})
     assert "Confirm <bdi>approve</bdi>" in answer.text
-    assert "<dt>Change of</dt><dd><bdi>lead</bdi></dd>" in answer.text
+    assert "for <b><bdi>lead</bdi></b>, as <b><bdi>" in answer.text
 
 
 def test_the_buttons_of_an_approval_follow_its_last_line(

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Final
 
 from starlette.responses import Response
 
 from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowed
 from hive_core.varlink import Message
 from hive_core.web.commands import command_of
+from hive_core.web.decision_sentence import decision_sentence
 from hive_core.web.pages.login import assertion_of
 from hive_core.web.visit import ConfirmationNeeded, Visit, own_address, redirect
+
+# The read that says what the id of a call stands for, its parameter, and the part of the answer.
+_READS: Final[Mapping[str, tuple[str, str, str, Message]]] = {
+    "approve": ("get_approval", "id", "approval", {"limit": 1}),
+    "approve_plan": ("get_task", "task", "task", {}),
+    "answer": ("get_question", "question", "question", {}),
+}
 
 
 async def ask_confirmation(
@@ -29,27 +39,26 @@ async def ask_confirmation(
     except HiveError as error:
         begun, fault = {}, str(error)
     methods = begun.get("methods")
+    facts = await _read_facts(visit, needed)
     values = [(key, json.dumps(value)) for key, value in sorted(needed.parameters.items())]
     return visit.page(
         "confirm", "Confirm", status, needed=needed, begun=begun, fault=fault, values=values,
         packed=json.dumps(needed.parameters), challenge=json.dumps(begun),
-        methods=methods if isinstance(methods, list) else [], about=await _about(visit, needed),
+        methods=methods if isinstance(methods, list) else [],
+        sentence=decision_sentence(needed.operation, needed.parameters, facts),
         command=command_of(needed.operation, needed.parameters),
     )  # fmt: skip
 
 
-async def _about(visit: Visit, needed: ConfirmationNeeded) -> list[tuple[str, object]]:
-    """What the ids stand for: whose change, whose plan."""
-    if needed.operation == "approve":
-        reply = await visit.try_read("get_approval", id=needed.parameters.get("id"), limit=1)
-        row, names = reply.get("approval"), (("agent", "Change of"), ("requester", "Asked by"))
-    elif needed.operation == "approve_plan":
-        reply = await visit.try_read("get_task", task=needed.parameters.get("task"))
-        row, names = reply.get("task"), (("agent", "Plan of"), ("title", "For the task"))
-    else:
-        return []
-    known = row if isinstance(row, dict) else {}
-    return [(label, known[key]) for key, label in names if known.get(key)]
+async def _read_facts(visit: Visit, needed: ConfirmationNeeded) -> Message:
+    """What hived says of the id in the call: whose change, plan or question it is."""
+    read = _READS.get(needed.operation)
+    if read is None:
+        return {}
+    operation, id_, part, more = read
+    reply = await visit.try_read(operation, **{id_: needed.parameters.get(id_), **more})
+    row = reply.get(part)
+    return row if isinstance(row, dict) else {}
 
 
 async def confirm(visit: Visit) -> Response:
