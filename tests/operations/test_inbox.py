@@ -274,6 +274,19 @@ def test_the_inbox_of_the_operator_is_cleared_up_to_the_newest_that_the_todo_lis
         assert world.fault("operator", "clear_inbox", **params) == "InvalidArgument"
 
 
+def test_a_cleared_inbox_keeps_the_letters_of_open_questions(world: World) -> None:
+    """The list has a row for each of them, and does not count them as mail."""
+    asked = world.call("root", "escalate", issue="no disk", severity="error")["escalation"]
+    put(world, "one", to="operator")
+    (row,) = [row for row in rows(world.call("operator", "todo")["todo"]) if row["kind"] == "mail"]
+    assert row["text"] == "1 in your inbox"
+    assert world.call("operator", "clear_inbox", up_to=row["up_to"])["cleared"] == 1
+    letters = rows(world.call("operator", "list_messages")["messages"])
+    assert [letter["kind"] for letter in letters] == ["escalation"]
+    world.call("operator", "answer", question=asked, answers=["buy one"])
+    assert world.call("operator", "list_messages")["messages"] == []
+
+
 def test_the_newest_letter_is_known_whether_it_was_given_out_or_not(world: World) -> None:
     mail = world.ledger.messages
     assert mail.newest(world.uuid("a1")) == ""

@@ -293,13 +293,17 @@ class Messages:
         newest = 0 if box is None else self._boxes.newest_id(box, dead=dead)
         return text_id(newest) if newest else ""
 
-    def ack_up_to(self, recipient: str, last: str) -> int:
-        """Ack the oldest messages up to an id, a limited number at a time; return how many."""
+    def ack_up_to(self, recipient: str, last: str, spared: Container[str] = ()) -> int:
+        """Ack the oldest messages up to an id, a limited number at a time; return how many.
+
+        Messages of the kinds `spared` stay.
+        """
         box, most = self._boxes.find(recipient), number(last)
         if box is None or most is None:
             return 0
         ids = self._boxes.ids_by_age(box, 0, _AT_ONCE, dead=False)
-        return self.ack(recipient, [text_id(id_) for id_ in ids if id_ <= most])
+        messages = (self.get(text_id(id_)) for id_ in ids if id_ <= most)
+        return self.ack(recipient, [row.id for row in messages if row and row.kind not in spared])
 
     def dead_up_to(self, recipient: str, last: str) -> int:
         """The number of dead letters of the recipient up to an id."""

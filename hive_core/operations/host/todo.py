@@ -17,6 +17,7 @@ from hive_core.model.work.task import TaskState
 from hive_core.operations.agents.details import state_reason
 from hive_core.operations.agents.quarantine import quarantine_rows
 from hive_core.operations.approvals.outcome import display_name
+from hive_core.operations.mail.inbox import ASKING
 from hive_core.operations.pages import reply_bytes, take_fitting
 from hive_core.operations.questions.letters import question_title, shorten
 from hive_core.policy.rules import OPERATOR
@@ -29,7 +30,6 @@ KINDS: Final = (
 _DOWN: Final = {State.PARKED: "parked", State.FAILED: "failed"}
 _MOST: Final = 200  # of one kind
 DEAD_SHOWN: Final = 7 * 86_400.0  # seconds for which a dead letter is listed; it is kept for longer
-_LISTED: Final = frozenset({"question", "escalation"})  # kinds of mail that have rows of their own
 _SEVERITIES: Final = ("critical", "error", "warning", "info")
 
 
@@ -160,7 +160,7 @@ def _mail(call: Call) -> Iterator[TodoRow]:
     """Unread mail of the operator, and dead letters of living agents."""
     mail = call.ledger.messages
     first = mail.inbox(THE_OPERATOR, dead=False, limit=_MOST)
-    others = [letter for letter in first if letter.kind not in _LISTED]
+    others = [letter for letter in first if letter.kind not in ASKING]
     if count := mail.size(THE_OPERATOR)[0] - len(first) + len(others):
         since = others[0].sent_at if others else None
         row = _row("mail", THE_OPERATOR, "", f"{count} in your inbox", since)

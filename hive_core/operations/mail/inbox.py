@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.wire.record import Message
+from hive_core.model.work.question import QuestionKind
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.mail.queue_hooks import give_back
 from hive_core.operations.notices import inbox, senders
@@ -248,12 +249,17 @@ def _sent_page(call: Call, params: ListMessagesParams, sender: str) -> ListedLet
     return ListedLetters(messages=listed, next=end)
 
 
+# Kinds of mail that have rows of their own in the operator's list, by the id of the question.
+ASKING: Final = frozenset(kind.value for kind in QuestionKind)
+
+
 class ClearInboxParams(Mutation):
     ids: Ids | None = Field(None, description="Ids of the messages.")
     up_to: MessageId | None = Field(
         None,
         description="In place of `ids`: id of the newest message; all others that wait and came"
-        " before it are acknowledged too, at most 1,000 in a call.",
+        " before it are acknowledged too, at most 1,000 in a call; those of questions and"
+        " escalations stay until they are answered.",
     )
 
 
@@ -271,7 +277,7 @@ def clear_inbox(call: Call, params: ClearInboxParams) -> Record[ClearedInbox]:
     if params.ids is not None and params.up_to is None:
         cleared = mail.ack(THE_OPERATOR, params.ids)
     elif params.up_to is not None and params.ids is None:
-        cleared = mail.ack_up_to(THE_OPERATOR, params.up_to)
+        cleared = mail.ack_up_to(THE_OPERATOR, params.up_to, ASKING)
     else:
         raise InvalidArgument("give either `ids` or `up_to`", field="up_to")
     call.notify(inbox(THE_OPERATOR))
