@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from each import for_each
 from names import Name, long_parts, long_parts_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +47,7 @@ def parts_of(folder: Path, text: str) -> list[Name]:
     return list(long_parts_of(folder / "code.py"))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("path", SOURCES)
 def test_a_file_is_finished_and_named_for_what_it_holds(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not UNFINISHED.search(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import for_each
 from fixtures.broker import BrokerHarness, open_broker
 from policy.naive import Question, decide
 from pydantic import BaseModel
@@ -24,12 +25,8 @@ from hive_core.surfaces.shape import params_schema, result_schema
 
 REGISTRY = load()
 NAMES = sorted(REGISTRY)
+every = for_each("declared", list(REGISTRY.values()), lambda operation: operation.name)
 SNAKE = re.compile(r"[a-z]+(_[a-z]+)*")
-
-
-@pytest.fixture(params=NAMES)
-def declared(request: pytest.FixtureRequest) -> Operation:
-    return REGISTRY[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +91,7 @@ def _classes(annotation: object) -> Iterator[type[BaseModel]]:
         yield from _classes(inner)
 
 
+@every
 def test_it_has_a_name_and_says_in_a_sentence_what_it_does(declared: Operation) -> None:
     assert SNAKE.fullmatch(declared.name)
     assert all(SNAKE.fullmatch(alias) for alias in declared.aliases)
@@ -102,24 +100,28 @@ def test_it_has_a_name_and_says_in_a_sentence_what_it_does(declared: Operation) 
     assert first.endswith(".")
 
 
+@every
 def test_every_field_is_described(declared: Operation) -> None:
     for model in (*models(declared.params), *models(declared.result)):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
 
 
+@every
 def test_parameters_are_what_json_has_and_are_taken_strictly(declared: Operation) -> None:
     for model in models(declared.params):
         assert issubclass(model, Params), f"{model.__name__} is not strict"
-    schema = str(params_schema(declared)).replace("'format': 'password'", "")  # of a secret
+    schema = str(schema_of(declared.name)).replace("'format': 'password'", "")  # of a secret
     assert "'format'" not in schema
 
 
+@every
 def test_the_rule_has_words_for_the_docs(declared: Operation) -> None:
     assert declared.allow.name
     assert declared.allow.text
 
 
+@every
 def test_an_unknown_parameter_is_refused_by_name(
     harness: BrokerHarness, declared: Operation
 ) -> None:
@@ -128,6 +130,7 @@ def test_an_unknown_parameter_is_refused_by_name(
     assert error.parameter == "no_such"
 
 
+@every
 def test_a_parameter_of_another_type_is_refused_by_name(
     harness: BrokerHarness, declared: Operation
 ) -> None:
@@ -138,10 +141,11 @@ def test_a_parameter_of_another_type_is_refused_by_name(
         assert error.parameter.split(".")[0] == name
 
 
+@every
 def test_a_missing_parameter_is_refused_by_name(
     harness: BrokerHarness, declared: Operation
 ) -> None:
-    for name in params_schema(declared).get("required", ()):
+    for name in schema_of(declared.name).get("required", ()):
         parameters = fitting(declared)
         del parameters[name]
         error = harness.client("ann").error(declared.method, parameters)
@@ -149,6 +153,7 @@ def test_a_missing_parameter_is_refused_by_name(
         assert error.parameter == name
 
 
+@every
 def test_a_stranger_is_refused_and_recorded(harness: BrokerHarness, declared: Operation) -> None:
     """`lone` is a separate root and sees no other agent; without a target it asks about itself."""
     thing = declared.whose is not None
@@ -187,17 +192,20 @@ FOR_EVERYONE = {
 }  # fmt: skip
 
 
+@every
 def test_a_mutation_takes_a_key_and_a_read_none(declared: Operation) -> None:
     assert declared.mutates == ("idempotency_key" in declared.params.model_fields)
     assert declared.writes or not declared.mutates
 
 
+@every
 def test_what_streams_can_go_on(declared: Operation) -> None:
     if "after" in declared.params.model_fields:
         assert declared.streams
         assert "next" in declared.result.model_fields
 
 
+@every
 def test_a_result_is_described_as_it_is_written(declared: Operation) -> None:
     schema = result_schema(declared)
     names = {
@@ -240,6 +248,7 @@ def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: 
         operation(action="read", allow=OPERATOR, into=registry)(other)
 
 
+@every
 def test_a_shared_name_is_an_alias_of_another_operation(declared: Operation) -> None:
     for name, parameter in declared.shares.items():
         (owner,) = [declared for declared in REGISTRY.values() if name in declared.aliases]
@@ -248,6 +257,7 @@ def test_a_shared_name_is_an_alias_of_another_operation(declared: Operation) -> 
         assert parameter not in owner.params.model_fields
 
 
+@every
 def test_an_agent_outside_of_the_tree_has_no_rights(declared: Operation) -> None:
     question = Question(Hive(), "ghost", declared.name, None)
     assert not decide(declared.allow, question).allowed

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import click
 import pytest
+from each import for_each
 
 from hive_core.agent import catalog
 from hive_core.agent.main import OWN, SHORT
@@ -182,9 +183,7 @@ def all_options() -> set[str]:
 DOCUMENTED = [said for said in documented_texts() if re.match(r"hive(-agent)? [^\s=]", said.text)]
 
 
-@pytest.mark.parametrize(
-    "said", DOCUMENTED, ids=[f"{said.place} {said.text}"[:90] for said in DOCUMENTED]
-)
+@for_each("said", DOCUMENTED, lambda said: f"{said.place} {said.text}")
 def test_every_documented_command_parses(said: DocumentedText) -> None:
     program, *words = words_of(said.text)
     try:

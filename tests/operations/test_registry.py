@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.world import World, world
 
 from hive_core.broker.operation import Operation
@@ -16,7 +17,7 @@ from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.operations import load
 
 OPERATIONS = sorted(load().values(), key=lambda operation: operation.name)
-every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+every = for_each("operation", OPERATIONS, lambda operation: operation.name)
 
 
 @pytest.fixture(scope="module", name="world")
@@ -94,7 +95,7 @@ ABOUT_OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("operation", ABOUT_OTHERS, ids=lambda operation: operation.name)
+@for_each("operation", ABOUT_OTHERS, lambda operation: operation.name)
 def test_a_stranger_is_refused_and_the_refusal_is_recorded(
     world: World, operation: Operation
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from each import for_each
 from fixtures.topologies import hive_of
 from fixtures.world import World, world
 from policy.authority import authority, read_before
@@ -26,6 +27,7 @@ from hive_core.model.agents.roles import (
 from hive_core.operations import load
 
 OPERATIONS = load()
+BEFORE = read_before()
 # What the operation asks for beside the action; written down once more, not read from the rule.
 NEEDS = {
     "spawn": "spawn", "spawn_agent_and_assign_task": "spawn", "escalate": "escalate",
@@ -63,7 +65,7 @@ FOR_AGENTS = sorted(
 )
 
 
-@pytest.mark.parametrize("name", FOR_AGENTS)
+@for_each("name", FOR_AGENTS)
 def test_each_role_may_what_its_row_says(name: str) -> None:
     """K26: asked on every call; the same table is the page's, the command's and this test's."""
     result = OPERATIONS[name]
@@ -71,10 +73,10 @@ def test_each_role_may_what_its_row_says(name: str) -> None:
         assert may(result, role) == is_expected(result, role), role
 
 
-@pytest.mark.parametrize(("name", "before"), read_before().items())
-def test_authority_is_what_it_was_when_roles_hung_on_names(name: str, before: str) -> None:
+@for_each("name", sorted(BEFORE))
+def test_authority_is_what_it_was_when_roles_hung_on_names(name: str) -> None:
     """A row of `authority.txt` changes only with an intended change of rights."""
-    assert authority(OPERATIONS[name]) == before
+    assert authority(OPERATIONS[name]) == BEFORE[name]
 
 
 def test_every_action_is_of_some_operation_and_has_its_roles() -> None:
@@ -84,7 +86,7 @@ def test_every_action_is_of_some_operation_and_has_its_roles() -> None:
         assert bool(roles) != (action in (ADMINISTER, METER, CONNECT)), action
 
 
-@pytest.mark.parametrize("name", sorted(OPERATIONS))
+@for_each("name", sorted(OPERATIONS))
 def test_what_is_done_to_others_and_never_to_oneself_is_an_action(name: str) -> None:
     result, hive = OPERATIONS[name], hive_with(Role.DAEMON)
 

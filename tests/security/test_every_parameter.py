@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pytest
+from each import for_each
 from fixtures.world import World, world
 
 from hive_core.model.wire.record import OPERATOR
@@ -90,7 +91,7 @@ def grow_again(hive: World) -> None:
             hive.grow(edge)
 
 
-@pytest.mark.parametrize("name", sorted(load()))
+@for_each("name", sorted(load()))
 def test_no_parameter_value_is_an_internal_error(hive: World, name: str) -> None:
     schema = load()[name].params.model_json_schema()
     defs, faults = schema.get("$defs", {}), list[str]()
