@@ -21,7 +21,7 @@ from fixtures.seeds import folder_in_ram
 from fuzz.served import ROOT, HiveProcess
 from long import at_most, figure, seconds, times
 from security.costly_reads import costly_parameters, reads
-from security.full_hive import HOSTILE, NEIGHBOUR, FilledHive, fill, serve_full
+from security.full_hive import HOSTILE, NEIGHBOUR, FilledHive, Reply, fill, serve_full
 from security.load import Plan, run_load
 from security.neighbour import Neighbour
 
@@ -79,12 +79,17 @@ def _here(folder: Path) -> Iterator[FilledHive]:
 def test_attack_61_no_step_of_any_read_takes_long(here: FilledHive, name: str) -> None:
     for caller in (HOSTILE[0], OPERATOR):
         for params in costly_parameters(here, HOSTILE[0], reads()[name]):
-            steps = []
-            for _ in range(3):
-                here.longest = 0.0
-                assert here.answers(caller, name, [params])
-                steps.append(here.longest)
-            assert min(steps) < STEP, f"{caller} {name} {params}"
+            # Whatever else the machine does makes a call slower, and not each of three.
+            assert any(_step(here, caller, name, params) < STEP for _ in range(3)), (
+                f"{caller} {name} {params}"
+            )
+
+
+def _step(here: FilledHive, caller: str, name: str, params: Reply) -> float:
+    """The longest step of a call."""
+    here.longest = 0.0
+    assert here.answers(caller, name, [params])
+    return here.longest
 
 
 @pytest.fixture(name="running", scope="module")
