@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain, combinations
 
 import pytest
@@ -53,10 +54,17 @@ def subsets(words: list[str]) -> Iterator[tuple[str, ...]]:
     return chain.from_iterable(combinations(words, size) for size in range(len(words) + 1))
 
 
+@cache
+def names_in(line: str) -> tuple[frozenset[str], frozenset[str]]:
+    """What a line has as code, and its words with underscores; thousands of prompts share lines."""
+    return frozenset(CODE.findall(line)), frozenset(re.findall(r"[a-z]+(?:_[a-z]+)+", line))
+
+
 def check_names(text: str, tools: frozenset[str]) -> None:
     """Fail where the text names a missing tool, or omits one of the agent's."""
-    codes = set(CODE.findall(text))
-    words = set(re.findall(r"[a-z]+(?:_[a-z]+)+", text))
+    lines = [names_in(line) for line in text.splitlines()]
+    codes = set().union(*(codes for codes, _ in lines))
+    words = set().union(*(words for _, words in lines))
     assert codes - WORDS <= tools, "not a tool of this agent, and no known word"
     assert words & DISTINCT <= tools, "an operation that it does not have"
     assert tools <= codes, "a tool that the prompt does not explain"
