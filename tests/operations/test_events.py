@@ -178,3 +178,15 @@ def test_attack_62_notes_of_many_bytes_and_few_characters_hide_no_event(world: W
     listed = world.call("operator", "list_events", limit=1000)
     assert rows(listed["events"])
     assert listed["next"] is not None
+
+
+def test_a_page_back_whose_events_were_deleted_meanwhile_is_empty(world: World) -> None:
+    for _ in range(3):
+        world.call("a1", "note_event", kind="step", fields={})
+    world.call("a1", "send", to="a2", body="x")
+    assert len(world.call("operator", "list_events", kinds=["own.*"])["events"]) == 3
+    log = world.ledger.events
+    with world.ledger.transaction():
+        assert log.notes.prune(world.clock.now() + 1) == 3
+    page = world.call("operator", "list_events", before=str(log.last + 1), kinds=["own.*"])
+    assert (page["events"], page.get("next")) == ([], None)

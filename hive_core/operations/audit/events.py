@@ -25,7 +25,7 @@ from hive_core.operations.audit.event_filter import (
     scan_events_back,
 )
 from hive_core.operations.fields import Agent
-from hive_core.operations.pages import REPLY_BYTES, Page, take_fitting
+from hive_core.operations.pages import REPLY_BYTES, Page
 from hive_core.policy.rules import OPERATOR as BY_OPERATOR
 
 _SPECIAL: Final = frozenset({OPERATOR, DAEMON})  # parties that are no agents
@@ -204,12 +204,17 @@ def _page_before(call: Call, params: ListEventsParams, wanted: EventFilter) -> E
         raise InvalidArgument("not with `after`, `last` or a stream", field="before")
     log = call.ledger.events
     scan = scan_events_back(log, wanted, int(params.before or 0), params.limit)
-    rows = list(take_fitting(_rows_of(log, scan), _size))
-    end = scan.end if len(rows) == len(scan.hits) else rows[-1].seq
-    return EventRows(events=rows, next=str(end) if end else None)
+    rows, left = list[EventRow](), REPLY_BYTES
+    for row in _rows_of(log, scan):
+        left -= _size(row)
+        if left < 0 and rows:
+            return EventRows(events=rows, next=str(rows[-1].seq))
+        rows.append(row)
+    return EventRows(events=rows, next=str(scan.end) if scan.end else None)
 
 
 def _rows_of(log: AuditLog, scan: EventScan) -> Iterator[EventRow]:
+    """The rows of what was found, without what was deleted since its head was cached."""
     for head in scan.hits:
         event = log.get(head.seq)
         if event is not None:
