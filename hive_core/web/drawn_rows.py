@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from hive_core.web.frames import FrameLog
+
 KEPT: Final = 64
 KEPT_BYTES: Final = 4 << 20
 _LEVEL: Final = 5
@@ -45,16 +47,18 @@ class DrawnRows:
     _bytes: int = 0
 
     def find(
-        self, address: str, basis: tuple[object, ...], newest: str, draw: Callable[[], str]
+        self, address: str, basis: tuple[object, ...], frames: FrameLog, draw: Callable[[], str]
     ) -> PackedRows:
         """The rows of an address, drawn anew where they were drawn from something else.
 
-        `newest` is the newest frame that there is now.
+        So are those behind which a stream can no longer begin: the page would load itself again,
+        and get the same rows.
         """
         rows = self._kept.get(address)
-        if rows is not None and rows.basis == basis:
+        if rows is not None and rows.basis == basis and frames.has_all_after(rows.newest):
             return rows
         self.count += 1
+        newest = frames.newest
         packed = gzip.compress(draw().encode(), _LEVEL, mtime=0)
         rows = PackedRows(basis, newest, packed, size_of((address, basis, newest, packed)))
         self._forget(address)

@@ -91,13 +91,22 @@ class FrameLog:
 
     def after(self, id_: str, topics: frozenset[str]) -> list[Frame]:
         """The frames that follow `id_`; only GAP where some of them are no longer kept."""
-        epoch, _, digits = id_.partition("-")
-        if epoch != self.epoch or not digits.isdecimal() or len(digits) > len(str(self.number)):
-            return [GAP]
-        number = int(digits)
-        if number > self.number or number < self.number - len(self._frames):
+        number = self._number_of(id_)
+        if number is None:
             return [GAP]
         return [frame for frame in self._frames if frame.number > number and frame.topic in topics]
+
+    def has_all_after(self, id_: str) -> bool:
+        """Whether all frames that follow `id_` are kept."""
+        return self._number_of(id_) is not None
+
+    def _number_of(self, id_: str) -> int | None:
+        """The number of an id; None where frames that follow it are no longer kept."""
+        epoch, _, digits = id_.partition("-")
+        if epoch != self.epoch or not digits.isdecimal() or len(digits) > len(str(self.number)):
+            return None
+        number = int(digits)
+        return number if self.number - len(self._frames) <= number <= self.number else None
 
 
 def _size(frame: Frame) -> int:

@@ -139,7 +139,7 @@ class Visit:
         return web.drawn.find(
             f"{name} {self.request.path}?{urlencode(sorted(self.query.items()))}",
             (int(web.clock()), *basis),
-            web.hub.frames.newest,
+            web.hub.frames,
             lambda: web.renderer.page(name, **values()),
         )
 

@@ -15,7 +15,11 @@ from fixtures.event_streams import events, newest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hive_core.web import frames
 from hive_core.web.drawn_rows import KEPT, KEPT_BYTES, DrawnRows, size_of
+from hive_core.web.frames import FrameLog
+
+FRAMES = FrameLog()
 
 
 @pytest.fixture
@@ -102,6 +106,18 @@ def test_what_changes_after_rows_were_drawn_reaches_a_page_that_shares_them(
         )
 
 
+def test_a_page_does_not_share_rows_behind_which_its_stream_cannot_begin(
+    frozen: FakeBrowser, web: RunningDashboard
+) -> None:
+    """It would be told of a gap, load itself again, and get the same rows."""
+    first, log = newest(frozen, "/tree"), web.app.web.hub.frames
+    for _ in range(frames.KEPT + 1):
+        log.add("audit", {})
+    second = newest(frozen, "/tree")
+    assert not log.has_all_after(first)
+    assert log.has_all_after(second)
+
+
 def test_who_makes_a_change_gets_rows_that_were_drawn_after_it(
     frozen: FakeBrowser, web: RunningDashboard
 ) -> None:
@@ -130,9 +146,9 @@ def test_another_view_or_another_second_is_drawn_anew(
 def test_rows_that_are_kept_have_a_bound() -> None:
     drawn = DrawnRows()
     for number in range(KEPT + 5):
-        drawn.find(f"/tree/rows?filter={number}", (1,), "", lambda: "rows")
-    assert drawn.find("/tree/rows?filter=9", (1,), "", lambda: "new").plain == b"rows"
-    assert drawn.find("/tree/rows?filter=0", (1,), "", lambda: "new").plain == b"new"
+        drawn.find(f"/tree/rows?filter={number}", (1,), FRAMES, lambda: "rows")
+    assert drawn.find("/tree/rows?filter=9", (1,), FRAMES, lambda: "new").plain == b"rows"
+    assert drawn.find("/tree/rows?filter=0", (1,), FRAMES, lambda: "new").plain == b"new"
 
 
 @pytest.mark.parametrize("large", ["address", "basis", "rows"])
@@ -146,7 +162,7 @@ def test_all_that_is_kept_of_rows_counts(large: str) -> None:
         address = f"/tasks/rows?filter={text if large == 'address' else number}"
         basis = ({"tasks": [{"title": text}]},) if large == "basis" else (1,)
         return drawn.find(
-            address, basis, "", lambda: text + rows if large == "rows" else rows
+            address, basis, FRAMES, lambda: text + rows if large == "rows" else rows
         ).plain
 
     for number in range(12):
@@ -166,11 +182,11 @@ def test_a_value_counts_more_than_what_is_written_of_it(value: object) -> None:
 
 def test_rows_that_are_larger_than_the_bound_are_not_kept_and_put_no_others_out() -> None:
     drawn = DrawnRows()
-    drawn.find("/tree/rows", (1,), "", lambda: "small")
+    drawn.find("/tree/rows", (1,), FRAMES, lambda: "small")
     address = "/tree/rows?filter=" + "x" * KEPT_BYTES
     for word in ("first", "second"):
-        assert drawn.find(address, (1,), "", lambda: word).plain == word.encode()  # noqa: B023 - at once
-    assert drawn.find("/tree/rows", (1,), "", lambda: "again").plain == b"small"
+        assert drawn.find(address, (1,), FRAMES, lambda: word).plain == word.encode()  # noqa: B023 - at once
+    assert drawn.find("/tree/rows", (1,), FRAMES, lambda: "again").plain == b"small"
 
 
 def test_a_row_of_the_tree_is_drawn_once_for_each_of_its_values(
