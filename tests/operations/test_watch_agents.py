@@ -183,6 +183,23 @@ def test_a_reader_who_has_all_agents_keeps_them_while_more_change_than_a_page_ha
     assert all(page["synced"] for page in pages)
 
 
+def test_a_reader_who_asks_now_and_then_is_told_to_ask_on_while_changes_wait(
+    world: World,
+) -> None:
+    """`hive top` in a pipe prints what is so now, and not what was so some intervals before."""
+    world.grow(*(f"b/w{number}" for number in range(150)))
+    pages = [world.call("operator", "watch_agents")]
+    while not pages[-1]["synced"]:
+        pages.append(world.call("operator", "watch_agents", after=pages[-1]["next"]))
+    for number in range(150):
+        world.call("operator", "send", to=f"w{number}", body="x")
+    for _ in range(2):
+        pages.append(world.call("operator", "watch_agents", after=pages[-1]["next"]))
+    assert [(len(rows(page["rows"])), page["synced"]) for page in pages[-2:]] == [
+        (100, False), (50, True),
+    ]  # fmt: skip
+
+
 def test_figures_come_from_the_kernel_and_change_rows(world: World) -> None:
     uuid = world.uuid("a1")
     watching = watch(world, figures=True)

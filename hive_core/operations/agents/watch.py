@@ -81,7 +81,10 @@ class AgentChanges(Page):
     reset: bool = Field(
         description="Whether the reader has to forget all rows that it has before it takes these."
     )
-    synced: bool = Field(description="Whether the reader has all agents; changes may follow.")
+    synced: bool = Field(
+        description="Whether the reader has all agents, and without `more` also all changes; in a"
+        " stream, changes may follow."
+    )
     rows: list[AgentStatusRow] = Field(description="Agents that changed, the oldest change first.")
     gone: list[str] = Field(description="UUIDs of agents that were destroyed.")
 
@@ -148,12 +151,14 @@ def _page(
     shown, is_full = changed[:ROWS_MOST], len(changed) > ROWS_MOST
     until = shown[-1].version if is_full else rows.last
     start = cursor.start if is_full else 0
+    # A reader that asks now and then asks on until it has what changed meanwhile.
+    synced = not start and (call.more or not is_full)
     known = max(cursor.version, cursor.start)
     # A row that was built before is mostly updated, and reads what changed alone.
     new = [row.uuid for row in shown if row.uuid not in rows.rows]
     facts = read_row_facts(call, new) if new else {}
     return AgentChanges(
-        reset=reset, synced=not start,
+        reset=reset, synced=synced,
         rows=[_row(call, row, facts) for row in shown],
         gone=[row.uuid for row in rows.gone_agents(known, max(until, known))],
         next=_Cursor(until, start, call.now).text(rows.epoch),
