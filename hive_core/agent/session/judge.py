@@ -21,7 +21,7 @@ from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.exchange import ModelFailed
 from hive_core.agent.session.memory.budget import DailyTokens
 from hive_core.agent.session.runtimes.pool import RuntimePool
-from hive_core.agent.session.services import SessionServices, say
+from hive_core.agent.session.services import SessionServices, fault_text, say
 from hive_core.agent.task_run import mapping
 from hive_core.errors import Conflict, HiveError, NotFound
 
@@ -75,8 +75,8 @@ class ResultJudge:
                 task = self._tasks.get()
                 try:
                     self._judge(link, task)
-                except HiveError as error:
-                    say(f"cannot judge task {task}: {error.reason}")
+                except (HiveError, OSError) as error:
+                    say(f"cannot judge task {task}: {fault_text(error)}")
                     link.close()
 
     def _judge(self, link: Link, task: str) -> None:
@@ -102,12 +102,13 @@ class ResultJudge:
         if not self._services.judge.enabled:
             return ModelVerdict("escalate", "[judge] of the assigner is not enabled")
         question = AsideQuestion("judge", text, task)
-        if not self._budget.take(question.tokens):
-            return ModelVerdict("escalate", "the tokens of [judge] are used up for today")
         try:
+            if not self._budget.take(question.tokens):
+                return ModelVerdict("escalate", "the tokens of [judge] are used up for today")
             answer = self._ask(link, question)
-        except HiveError as error:
-            return ModelVerdict("escalate", f"the judge cannot be asked: {error.reason}"[:1000])
+        except (HiveError, OSError) as error:
+            why = f"the judge cannot be asked: {fault_text(error)}"
+            return ModelVerdict("escalate", why[:1000])
         self._budget.settle(question.tokens, answer.tokens)
         return read_verdict(answer.text) or ModelVerdict("escalate", "the judge gave no verdict")
 

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 from hive_core.agent.session.records import Record, encode_record, read_records
@@ -21,6 +22,7 @@ from hive_core.errors import Busy, Internal, InvalidArgument
 NAME: Final = "log"
 MAIN: Final = "main"
 _SEEN: Final = 500  # ids of messages that a new segment knows
+_ROOM: Final = 1 << 16
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -197,6 +199,16 @@ def conversations(folder: Path) -> list[str]:
 def has_log(folder: Path, conversation: str) -> bool:
     """Whether a conversation of this name has begun."""
     return bool(conversation) and (folder / conversation / NAME).exists()
+
+
+def can_write(folder: Path) -> bool:
+    """Whether there is room for records beside the conversations."""
+    try:
+        with NamedTemporaryFile(dir=folder, prefix=".room-", buffering=0) as file:
+            write_whole(file.fileno(), bytes(_ROOM))
+    except OSError:
+        return False
+    return True
 
 
 def read_whole(file: int) -> bytes:

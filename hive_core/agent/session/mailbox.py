@@ -11,7 +11,7 @@ from hive_core.agent.prompt_context import save_definition
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.context import read_credentials
 from hive_core.agent.session.inheritance import keep_segment
-from hive_core.agent.session.log import MAIN, task_conversation
+from hive_core.agent.session.log import MAIN, can_write, task_conversation
 from hive_core.agent.session.router import SEGMENT, SKILL, RoutedLetter, input_record, route
 from hive_core.agent.session.services import POLL, SessionServices, fault_text, say
 from hive_core.agent.session.session import AgentSession
@@ -158,8 +158,16 @@ class Mailbox:
                 try:
                     receive(link)
                 except (HiveError, OSError) as error:
-                    # The log cannot be written, for example: the letter comes again.
                     link.close()
                     if not self._services.stop.is_set():
                         say(f"cannot receive: {fault_text(error)}")
-                        self._services.stop.wait(_BACK)
+                        self._wait(for_log=isinstance(error, OSError))
+
+    def _wait(self, *, for_log: bool) -> None:
+        """Wait before the next letter; `for_log`, until a log can be written.
+
+        A letter that cannot be logged comes again, but only so often.
+        """
+        while not self._services.stop.wait(_BACK):
+            if not for_log or can_write(self._services.folder):
+                return

@@ -68,12 +68,15 @@ class AgentSession:
         return mark in self._seen
 
     def add_input(self, name: str, record: Record, *, urgent: bool = False) -> bool:
-        """Log an input and have its turn run; False for a message that was logged before."""
-        conversation = self._hold(name)
-        try:
+        """Log an input and have its turn run; False for a message that was logged before.
+
+        One that cannot be logged starts no turn: what the turn is answered could not be logged
+        either, and the letter comes again and again.
+        """
+        with self.holding(name) as conversation:
             is_new = conversation.add_input(record, urgent=urgent)
-        finally:
-            self._release(name)
+            self._hold(name)
+        self._release(name)
         self._note_seen(str(record.get("id") or ""))
         return is_new
 

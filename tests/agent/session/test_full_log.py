@@ -42,6 +42,15 @@ def deliveries(host: SessionHost) -> int:
     return letter.attempt
 
 
+def wait_for_looks(host: SessionHost, count: int) -> None:
+    """Wait until the session has looked so often whether it can write again."""
+    folder = host.state / "session"
+    for _ in range(count):
+        before = folder.stat().st_mtime_ns
+        host.world.advance(LEASE)
+        host.until(lambda before=before: folder.stat().st_mtime_ns != before)  # type: ignore[misc]
+
+
 def test_a_letter_that_cannot_be_logged_comes_again(host: SessionHost) -> None:
     host.model.answer = lambda number, _: ModelAnswer(f"answer {number}")
     host.start()
@@ -51,8 +60,9 @@ def test_a_letter_that_cannot_be_logged_comes_again(host: SessionHost) -> None:
     with full_log(host):
         letter = host.send("second")
         host.until(lambda: deliveries(host) == 1)
-        host.world.advance(LEASE)
-        host.until(lambda: deliveries(host) == 2)  # whoever receives goes on
+        # After five deliveries it would be a dead letter, and a task would fail.
+        wait_for_looks(host, 3)
+        assert deliveries(host) == 1
     host.world.advance(LEASE)
     host.until_count(host.replies, 2)
     assert [row.get("id") for row in host.of_kind("input")].count(letter) == 1
@@ -76,3 +86,21 @@ def test_a_turn_whose_answer_cannot_be_logged_is_escalated_and_goes_on(host: Ses
     assert host.world.mail("worker") == []
     host.until(lambda: "closed" in host.kinds())
     assert host.world.call("worker", "list_questions", which="mine")["questions"] == []
+
+
+def test_a_letter_that_cannot_be_logged_has_no_turn_ask_the_model_again(host: SessionHost) -> None:
+    """The answer could not be logged either."""
+    held = threading.Event()
+    host.model.script = [ModelAnswer("lost", held=held), *[ModelAnswer("again")] * 9]
+    host.start()
+    host.send("go")
+    host.until(lambda: host.model.bodies)
+    with full_log(host):
+        held.set()
+        host.until(lambda: [row for row in host.world.mail("lead") if row["kind"] == "escalation"])
+        host.send("go on")
+        wait_for_looks(host, 2)
+        assert deliveries(host) == 1
+    host.world.advance(LEASE)
+    assert host.until(host.replies) == ["again"]
+    assert len(host.model.bodies) == 2

@@ -84,6 +84,21 @@ def test_a_judge_that_may_not_be_asked_leaves_the_task_to_the_agent(
                            for body in host.model.requests()))  # fmt: skip
 
 
+def test_a_judge_whose_tokens_cannot_be_counted_leaves_the_task_to_the_agent(
+    host: SessionHost,
+) -> None:
+    (host.state / "session" / "judge.new").mkdir(parents=True)
+    host.model.answer = lambda _number, _body: ModelAnswer("I look at it.")
+    for count in (1, 2):  # the judge goes on
+        task = deliver(host)
+        if count == 1:
+            host.start()
+        host.until(
+            lambda task=task: "decides with judge_task" in host.world.ledger.tasks.require(task).why  # type: ignore[misc]
+        )
+    assert not any(map(is_judging, host.model.requests()))
+
+
 @pytest.mark.parametrize("reply", [
     ModelAnswer("I accept this result."), ModelAnswer(status=500),
     ModelAnswer('{"verdict": "accept", "verdict": "retry", "feedback": "x"}'),

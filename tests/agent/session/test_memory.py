@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import queue
 import signal
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +16,17 @@ from fixtures.fake_model import Json, ModelAnswer
 from fixtures.session_host import SessionHost, session_host
 from fixtures.world import rows, world
 
+from hive_core.agent.session.calls import ToolPlace
+from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.memory.budget import DailyTokens
 from hive_core.agent.session.memory.entries import KINDS, MemoryEntry, parse_path
-from hive_core.agent.session.memory.keeper import is_due
+from hive_core.agent.session.memory.keeper import MemoryKeeper, is_due
 from hive_core.agent.session.memory.recall import pick_entries
 from hive_core.agent.session.memory.reflection import read_changes
 from hive_core.agent.session.memory.settings import MemorySettings
+from hive_core.agent.session.runtimes.builtin import RuntimeCommand
+from hive_core.agent.session.runtimes.pool import RuntimePool
+from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import ConversationState
 from hive_core.errors import InvalidArgument
 from hive_core.model.config.agent_config import parse_agent_config
@@ -120,6 +128,38 @@ def test_the_model_chooses_among_many_and_a_shared_memory_is_recalled(
     names = [word for word in ("place-0", "place-2", "ada", "secret") if word in str(row["text"])]
     assert names == ["place-2", "ada"]
     assert len(requests(host, "choose memories")) == 1
+
+
+def test_a_turn_whose_recall_cannot_be_counted_goes_on_without_memories(
+    host: SessionHost, tmp_path: Path
+) -> None:
+    configure(host, tmp_path, "every = 9")
+    for number in range(4):
+        store(host, "worker", f"own/environment/place-{number}", f"at {number}")
+    (host.state / "session" / "memory.new").mkdir(parents=True)
+    host.model.answer = answer
+    host.start()
+    host.send("where?")
+    assert host.until(host.replies) == ["done"]
+    assert requests(host, "choose memories") == []
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_reflections(tmp_path: Path) -> None:
+    place = ToolPlace(tmp_path, "/nowhere", None)
+    services = SessionServices("worker", "/nowhere", tmp_path, place, RuntimeCommand())
+    held = queue.SimpleQueue[str]()
+
+    def hold(name: str) -> AbstractContextManager[OpenConversation]:
+        held.put(name)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    settings = MemorySettings(enabled=True, every=1, cooldown=0)
+    keeper = MemoryKeeper(services, settings, RuntimePool(RuntimeCommand(), 0), hold)
+    for name in ("main", "task-1"):
+        keeper.note(name, ConversationState(notes=[{"turn": 1}]))
+        assert held.get(timeout=60) == name
+    services.stop.set()
+    keeper.close()
 
 
 def test_a_kill_between_the_answer_and_its_changes_makes_each_change_once(

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 _DAY = 86_400
@@ -22,7 +23,7 @@ class DailyTokens:
         self._lock = threading.Lock()
 
     def take(self, tokens: int) -> bool:
-        """Count tokens, where the day has so many left."""
+        """Count tokens, where the day has so many left. OSError: they cannot be counted."""
         with self._lock:
             tokens_today = self._tokens_today()
             if tokens_today + tokens > self._most:
@@ -31,8 +32,11 @@ class DailyTokens:
             return True
 
     def settle(self, taken: int, used: int) -> None:
-        """Count what a request used in place of what was taken for it."""
-        with self._lock:
+        """Count what a request used in place of what was taken for it.
+
+        Where that cannot be written, what was taken stays counted.
+        """
+        with self._lock, suppress(OSError):
             self._write(max(0, self._tokens_today() - taken + used))
 
     def _day(self) -> int:

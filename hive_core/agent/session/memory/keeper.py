@@ -20,7 +20,7 @@ from hive_core.agent.session.memory.recall import MemoryRecall
 from hive_core.agent.session.memory.reflection import Reflection
 from hive_core.agent.session.memory.settings import MemorySettings
 from hive_core.agent.session.runtimes.pool import RuntimePool
-from hive_core.agent.session.services import SessionServices, say
+from hive_core.agent.session.services import SessionServices, fault_text, say
 from hive_core.agent.session.state import ConversationState
 from hive_core.errors import HiveError
 
@@ -73,8 +73,8 @@ class MemoryKeeper:
                 try:
                     with self._hold(name) as conversation:
                         Reflection(self._store(link), self._pool, self._budget).run(conversation)
-                except HiveError as error:
-                    say(f"cannot reflect on {name}: {error.reason}")
+                except (HiveError, OSError) as error:
+                    say(f"cannot reflect on {name}: {fault_text(error)}")
                     link.close()
                     with self._changed:
                         self._due.setdefault(name, time.monotonic() + _AGAIN)

@@ -15,7 +15,7 @@ from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.memory.budget import DailyTokens
 from hive_core.agent.session.memory.entries import SCOPES, MemoryEntry, MemoryStore
 from hive_core.agent.session.runtimes.pool import RuntimePool
-from hive_core.agent.session.services import say
+from hive_core.agent.session.services import fault_text, say
 from hive_core.errors import HiveError
 
 _INPUT_MOST: Final = 8 * 1024
@@ -46,13 +46,13 @@ class MemoryRecall:
     ) -> list[MemoryEntry]:
         text = f"Memories:\n{list_entries(entries)}\n\nInput:\n{inputs[:_INPUT_MOST]}"
         question = AsideQuestion("recall", text, task, _SECONDS)
-        if not self.budget.take(question.tokens):
-            say("cannot recall memories: the tokens of [memory] are used up for today")
-            return []
         try:
+            if not self.budget.take(question.tokens):
+                say("cannot recall memories: the tokens of [memory] are used up for today")
+                return []
             answer = ask_aside(self.pool, context, question)
-        except HiveError as error:
-            say(f"cannot recall memories: {error.reason}")
+        except (HiveError, OSError) as error:
+            say(f"cannot recall memories: {fault_text(error)}")
             return []
         self.budget.settle(question.tokens, answer.tokens)
         return pick_entries(answer.json_object(), entries, self.store.settings.recall)
