@@ -66,7 +66,7 @@ class OpenConversation:
             try:
                 self._log.append(record)
             except OSError:
-                self._log.state.add(record)
+                self._log.state.apply(record)
 
     def sync(self) -> None:
         """Have all records on disk."""

@@ -139,9 +139,13 @@ class ConversationState:
         return state
 
     def add(self, record: Record) -> None:
-        """Apply one record."""
-        getattr(self, f"_add_{record['t']}")(record)
+        """Apply one record of the log."""
+        self.apply(record)
         self._records += 1
+
+    def apply(self, record: Record) -> None:
+        """Apply a record without counting it: keys of calls count the records of the log."""
+        getattr(self, f"_add_{record['t']}")(record)
 
     def key(self, suffix: object) -> str:
         """An idempotency key of this conversation; the log's id makes it unique."""
