@@ -15,7 +15,7 @@ from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.parking import cancel_escalation
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.services import SessionServices
-from hive_core.agent.session.state import TurnState
+from hive_core.agent.session.state import ABANDONED, TurnState
 from hive_core.agent.session.tasks import SessionTasks
 
 _TEXT_MOST: Final = 16 * 1024
@@ -61,6 +61,8 @@ class TurnCloser:
             tasks.finish(turn.task, how, summary, self._key(turn, "finish"))
 
     def _reply(self, turn: TurnState, end: Record) -> tuple[BatchedCall, ...]:
+        if end.get("status") == ABANDONED:
+            return ()  # mail that began it begins the next turn, and is answered there
         letter = turn.trigger
         why = str(end.get("error") or "")
         text = turn.text or (f"cannot answer: {why}" if why else "")

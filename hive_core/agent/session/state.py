@@ -19,6 +19,7 @@ MEMORY: Final = "memory"  # the kind of an input: memories that were recalled
 NOTES_MOST: Final = 20
 _NOTE_MOST: Final = 4096
 _SAID: Final = ("mail", "task")
+_TASK_KEYS: Final = ("task", "attempt")
 
 
 @dataclass(slots=True)
@@ -222,8 +223,7 @@ class ConversationState:
         is_paused = turn is not None and turn.end is not None and turn.end.get("pauses") is True
         self.paused = _task_fields(turn.trigger) if turn and is_paused else {}
         # Mail that joined the turn and that the model never saw begins the next one.
-        late = [row for row in turn.unseen if row is not turn.trigger] if turn else []
-        mail = [row for row in late if row.get("kind") == "mail"]
+        mail = _unseen_mail(turn) if turn else []
         if mail:
             self.turns += 1
             self.turn = TurnState(self.turns, [{**mail[0], **self.paused}, *mail[1:]])
@@ -332,13 +332,23 @@ def _is_abandoned(turn: TurnState) -> bool:
     return turn.end is not None and turn.end.get("status") == ABANDONED
 
 
+def _unseen_mail(turn: TurnState) -> list[Record]:
+    """Mail of a turn that the model never saw.
+
+    Mail that began a turn of a task is mail all the same when the task has ended meanwhile.
+    """
+    late = [row for row in turn.unseen if row is not turn.trigger or _is_abandoned(turn)]
+    mail = [row for row in late if row["t"] == "input" and row.get("kind") == "mail"]
+    return [{key: row[key] for key in row if key not in _TASK_KEYS} for row in mail]
+
+
 def _is_same_attempt(letter: Record, trigger: Record) -> bool:
     """Whether a letter offers what the turn with this trigger works on."""
     return _task_fields(letter) == _task_fields(trigger)
 
 
 def _task_fields(trigger: Record) -> Record:
-    return {key: trigger[key] for key in ("task", "attempt") if key in trigger}
+    return {key: trigger[key] for key in _TASK_KEYS if key in trigger}
 
 
 def _tool_call(row: object, key: str) -> ToolCall:

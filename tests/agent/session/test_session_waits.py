@@ -111,6 +111,28 @@ def test_an_escalation_that_ends_with_its_task_begins_no_turn(host: SessionHost)
     assert "was cancelled by daemon" not in host.model.bodies[2].decode()
 
 
+def test_mail_that_comes_after_a_task_that_waited_was_cancelled_is_answered(
+    host: SessionHost,
+) -> None:
+    """It began a turn of the task, which was abandoned: the model never read it."""
+    asked: dict[str, object] = {"items": ["Which colour?"]}
+    host.model.script = [
+        ModelAnswer(calls=[("a", "ask", asked)]), ModelAnswer("I wait."), ModelAnswer("well"),
+    ]  # fmt: skip
+    task = host.assign("Paint.", context="keep")
+    asked["task"] = task
+    host.start()
+    host.until(lambda: has_pauses(host, "main"))
+    host.world.call("lead", "cancel_task", task=task)
+    host.until(lambda: host.task(task)["state"] == "cancelled")
+    host.send("how is it?")
+    assert host.until(host.replies) == ["well"]
+    assert "how is it?" in host.model.bodies[2].decode()
+    host.until(lambda: has_pauses(host, "main", 3))
+    assert host.replies() == ["well"]
+    assert host.world.mail("worker") == []
+
+
 def test_a_new_credential_reaches_the_turn_that_runs_and_begins_none(host: SessionHost) -> None:
     """Rows Q10, Q35: it is a dated reminder, and the prompt stays as it is."""
     host.world.call("operator", "grant_capability", agent="worker", capability="secret:token")
