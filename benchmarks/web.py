@@ -10,6 +10,7 @@ asyncio server that writes as many bytes to as many streams, with no login and n
 
 import compileall
 import os
+import re
 import select
 import socket
 import struct
@@ -49,6 +50,7 @@ STREAMS, STREAMS_OF_LOGIN, DECODED = 200, 4, 5
 SECONDS, BEFORE, SETTLE = 30.0, 10.0, 3.0
 LONE_EVERY = 0.25
 STARTS = 15
+_FIRST_ROW = re.compile(rb"a\d+ ")  # of whichever agent
 _CLIENT_IMPORTS = "import json, socket, termios, threading, typing"
 SPAWN_EVERY = 4.0  # seconds from the rows of one new agent to the next
 FIRST_AGENT = "00000001-0000-0000-0000-000000000000"  # as fuzz.served makes agent 0
@@ -128,7 +130,7 @@ def _measure_alone(hived: HiveProcess) -> tuple[float, float]:
     with run_load("lone_sender", hived.folder, LONE_EVERY) as lone:
         time.sleep(SETTLE)
         start, since = cpu_seconds(hived.pid), time.monotonic()
-        time.sleep(BEFORE)
+        time.sleep(SECONDS)
         share = (cpu_seconds(hived.pid) - start) / (time.monotonic() - since)
         return median(latencies(end_sender(lone))), share
 
@@ -295,7 +297,7 @@ def _started_top(hived: HiveProcess) -> Iterator[tuple[RunningTop, float]]:
     )
     os.close(end)
     try:
-        _read_until(terminal, b"a1")
+        _read_until(terminal, _FIRST_ROW)
         yield RunningTop(process.pid, terminal), time.monotonic() - start
     finally:
         process.kill()
@@ -303,9 +305,9 @@ def _started_top(hived: HiveProcess) -> Iterator[tuple[RunningTop, float]]:
         os.close(terminal)
 
 
-def _read_until(terminal: int, text: bytes) -> None:
+def _read_until(terminal: int, shown: re.Pattern[bytes]) -> None:
     seen = b""
-    while text not in seen:
+    while not shown.search(seen):
         seen += os.read(terminal, 1 << 16)
 
 
