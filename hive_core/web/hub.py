@@ -63,8 +63,15 @@ class Renderers:
 
 @dataclass(slots=True)
 class Hub:
+    """Follows hived, and tells the streams what has changed.
+
+    `forget_reads` is called before pages are told to read again: a reply from before the change may
+    be kept still, and the next frame of the topic may be a minute away.
+    """
+
     logins: Logins
     renderers: Renderers
+    forget_reads: Callable[[], None]
     frames: FrameLog = field(default_factory=FrameLog)
     agents: AgentMirror = field(default_factory=AgentMirror)
     events: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
@@ -294,6 +301,8 @@ class Hub:
             due = asyncio.get_running_loop().time() + TICK_SECONDS
             await asyncio.sleep(TICK_SECONDS)
             self._delays.append(max(0.0, asyncio.get_running_loop().time() - due))
+            if self._is_live and (self._parties or self._changed):
+                self.forget_reads()
             if self._parties and self._is_live:
                 self._publish("agent", {"names": sorted(self._parties)})
                 self._parties.clear()

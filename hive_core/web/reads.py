@@ -23,13 +23,14 @@ class SharedReads:
     """`clock` returns monotonic seconds."""
 
     clock: Callable[[], float]
+    _generation: int = 0
     _running: dict[str, asyncio.Task[Message]] = field(default_factory=dict)
     _kept: dict[str, tuple[float, Message]] = field(default_factory=dict)
 
     async def read(self, login: BrowserLogin, operation: str, /, **parameters: object) -> Message:
         """The reply of hived; HiveError where it refuses."""
         values: Message = {key: value for key, value in parameters.items() if value is not None}
-        key = f"{operation} {json.dumps(values, sort_keys=True)}"
+        key = f"{self._generation} {operation} {json.dumps(values, sort_keys=True)}"
         at, reply = self._kept.get(key, (0.0, {}))
         if key in self._kept and self.clock() - at < KEPT_SECONDS:
             return reply
@@ -41,7 +42,8 @@ class SharedReads:
         return await asyncio.shield(task)
 
     def forget(self) -> None:
-        """Forget all replies, because a change may have outdated them."""
+        """Forget all replies, also those on their way: a change may have outdated them."""
+        self._generation += 1
         self._kept.clear()
 
     async def _call(

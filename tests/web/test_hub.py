@@ -8,12 +8,13 @@ from pathlib import Path
 from hive_core.varlink import Message
 from hive_core.web.hub import EVENTS_KEPT, Hub, Renderers
 from hive_core.web.logins import Logins
+from hive_core.web.reads import SharedReads
 
 
 def test_mail_that_hived_does_not_list_changes_the_pages_of_its_parties(tmp_path: Path) -> None:
     """And the list of what waits, where the operator is one of them."""
     renderers = Renderers(str, lambda item: (str(item), ""), lambda item: (str(item), ""))
-    hub = Hub(Logins(tmp_path, time.monotonic), renderers)
+    hub = Hub(Logins(tmp_path, time.monotonic), renderers, SharedReads(time.monotonic).forget)
     listed = {"seq": 9, "operation": "send", "caller": "bob", "target": "carl"}
     page: Message = {"events": [listed], "next": "9"}
 
@@ -27,7 +28,7 @@ def test_mail_that_hived_does_not_list_changes_the_pages_of_its_parties(tmp_path
 
 def test_a_page_of_the_audit_log_learns_how_much_mail_is_not_shown(tmp_path: Path) -> None:
     renderers = Renderers(str, lambda item: (str(item), ""), lambda item: (str(item["seq"]), ""))
-    hub = Hub(Logins(tmp_path, time.monotonic), renderers)
+    hub = Hub(Logins(tmp_path, time.monotonic), renderers, SharedReads(time.monotonic).forget)
     refused = {"seq": 1, "kind": "refusal", "operation": "send", "caller": "bob", "target": "carl"}
     mail = [{**refused, "seq": at + 2, "kind": "record"} for at in range(EVENTS_KEPT)]
 

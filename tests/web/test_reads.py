@@ -1,0 +1,62 @@
+"""Reads that pages share are never older than the change of which the pages were told."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from itertools import islice
+from types import SimpleNamespace
+from typing import cast
+
+from fixtures.dashboard import FakeBrowser, RunningDashboard
+from fixtures.event_streams import events, newest
+from fixtures.tasks import give
+
+from hive_core.varlink import Message
+from hive_core.web.logins import BrowserLogin
+from hive_core.web.reads import SharedReads
+
+
+def test_a_read_that_was_on_its_way_before_a_change_answers_no_later_reader() -> None:
+    async def read_around_a_change() -> list[Message]:
+        answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+        calls = iter(answers)
+        connection = SimpleNamespace(call=lambda _operation, _values: next(calls))
+        login = cast("BrowserLogin", SimpleNamespace(connection=connection))
+        reads = SharedReads(lambda: 5.0)
+
+        before = asyncio.create_task(reads.read(login, "get_task"))
+        await asyncio.sleep(0)
+        reads.forget()
+        after = asyncio.create_task(reads.read(login, "get_task"))
+        await asyncio.sleep(0)
+        answers[1].set_result({"state": "done"})
+        answers[0].set_result({"state": "queued"})
+        return [await before, await after, await reads.read(login, "get_task")]
+
+    replies = asyncio.run(read_around_a_change())
+    assert replies == [{"state": "queued"}, {"state": "done"}, {"state": "done"}]
+
+
+def test_a_page_that_is_told_of_a_change_reads_what_is_so_now(
+    browser: FakeBrowser, web: RunningDashboard
+) -> None:
+    reads = web.app.web.reads
+    clock, reads.clock = reads.clock, lambda: 5.0  # a reply is kept until it is forgotten
+    try:
+        task = web.hived.do(lambda world: give(world, "operator", "carl", title="Oil it"))
+        rows = f"/tasks/{task}/rows"
+        with closing(web.connect()) as connection:
+            path = f"/live?topics=tasks&after={newest(browser)}"
+            connection.sendall(
+                web.request("GET", path, cookie=browser.cookie, accept_encoding="identity")
+            )
+            assert "the upper hinge" not in browser.get(rows).text
+            web.hived.call("carl", "report_progress", task=task, text="the upper hinge")
+            told = (
+                event for event in events(connection, packed=False) if event.get("event") == "tasks"
+            )
+            # The first frame may be about the task alone.
+            assert any("the upper hinge" in browser.get(rows).text for _ in islice(told, 2))
+    finally:
+        reads.clock = clock
