@@ -249,11 +249,14 @@ def frames(hive: HostileHive) -> dict[str, set[str]]:
     last = 0
     while not {"tree", "attention", "audit"} <= shapes.keys():
         assert hive.get("/badge").status == 200, "hived is followed no longer"
-        new = log.after(f"{log.epoch}-{last}", TOPICS)
-        if new == [GAP]:  # the oldest are no longer kept: they came faster than they were looked at
+        try:
+            unseen = log.after(f"{log.epoch}-{last}", TOPICS)
+        except RuntimeError:  # the dashboard, in its own thread, has added a frame meanwhile
+            continue
+        if unseen == [GAP]:  # the oldest are no longer kept
             last = (last + log.number + 1) // 2
             continue
-        for frame in new:
+        for frame in unseen:
             last = frame.number
             assert frame.plain.isascii()
             assert frame.plain.count(b"\n") == len(("event", "id", "data", "")), "a line too many"

@@ -21,18 +21,18 @@ def test_a_read_that_was_on_its_way_before_a_change_answers_no_later_reader() ->
     async def read_around_a_change() -> list[Message]:
         answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
         calls = iter(answers)
-        connection = SimpleNamespace(call=lambda _operation, _values: next(calls))
+        connection = SimpleNamespace(call=lambda *_: next(calls))
         login = cast("BrowserLogin", SimpleNamespace(connection=connection))
         reads = SharedReads(lambda: 5.0)
 
-        before = asyncio.create_task(reads.read(login, "get_task"))
+        first = asyncio.create_task(reads.read(login, "get_task"))
         await asyncio.sleep(0)
         reads.forget()
-        after = asyncio.create_task(reads.read(login, "get_task"))
+        second = asyncio.create_task(reads.read(login, "get_task"))
         await asyncio.sleep(0)
         answers[1].set_result({"state": "done"})
         answers[0].set_result({"state": "queued"})
-        return [await before, await after, await reads.read(login, "get_task")]
+        return [await first, await second, await reads.read(login, "get_task")]
 
     replies = asyncio.run(read_around_a_change())
     assert replies == [{"state": "queued"}, {"state": "done"}, {"state": "done"}]
@@ -53,10 +53,10 @@ def test_a_page_that_is_told_of_a_change_reads_what_is_so_now(
             )
             assert "the upper hinge" not in browser.get(rows).text
             web.hived.call("carl", "report_progress", task=task, text="the upper hinge")
-            told = (
+            frames = (
                 event for event in events(connection, packed=False) if event.get("event") == "tasks"
             )
             # The first frame may be about the task alone.
-            assert any("the upper hinge" in browser.get(rows).text for _ in islice(told, 2))
+            assert any("the upper hinge" in browser.get(rows).text for _ in islice(frames, 2))
     finally:
         reads.clock = clock
