@@ -1,14 +1,12 @@
 """One test over many values, where a test for each would cost more than what it checks.
 
 pytest takes three milliseconds of processor for a test that does nothing, and there are thousands
-of operations times rules.
+of operations times rules. Its own subtests say which values do not hold, and go on to the next.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
-import traceback
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
@@ -21,29 +19,21 @@ Test = Callable[..., None]
 def for_each(
     name: str, values: Collection[T], label: Callable[[T], str] = str
 ) -> Callable[[Test], Test]:
-    """Call the test with each value as the argument of this name.
-
-    All values are tried. The test fails with a list of those for which it does not hold, each by
-    its label and with its traceback.
-    """
+    """Call the test with each value as the argument of this name."""
     assert values, "a test over no values holds whatever it checks"
 
     def decorate(test: Test) -> Test:
-        @functools.wraps(test)
-        def check_each(**fixtures: object) -> None:
-            failures = dict[str, str]()
+        def check_each(subtests: pytest.Subtests, **fixtures: object) -> None:
             for value in values:
-                try:
+                with subtests.test(label(value)):
                     test(**fixtures, **{name: value})
-                except (Exception, pytest.fail.Exception):  # noqa: BLE001 - reported below
-                    failures[label(value)] = traceback.format_exc(limit=-3)
-            text = "\n".join(f"{place}: {why}" for place, why in failures.items())
-            assert not failures, f"{len(failures)} of {len(values)} do not hold\n{text}"
 
-        signature = inspect.signature(test)
-        others = [field for field in signature.parameters.values() if field.name != name]
-        del check_each.__wrapped__
-        check_each.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        check_each.__name__, check_each.__doc__ = test.__name__, test.__doc__
+        check_each.__module__ = test.__module__
+        parameters = inspect.signature(test).parameters.values()
+        others = [parameter for parameter in parameters if parameter.name != name]
+        first = inspect.Parameter("subtests", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        check_each.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
         return check_each
 
     return decorate

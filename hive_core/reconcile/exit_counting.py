@@ -56,7 +56,7 @@ class ExitCounter:
         for uuid in spoke:
             self.runner.spawn(uuid, self._record_with_last_lines(uuid))
         rest = [uuid for uuid in news if uuid not in spoke]
-        departed = self._cpu_of_destroyed(dirty)
+        departed = self._read_cpu_of_destroyed_agents(dirty)
         try:
             self._record(rest, {})
             record_cpu(self.runner.ports, self.runner.broker, departed)
@@ -65,7 +65,7 @@ class ExitCounter:
         self.runner.observed.troubles.pop(WATCH, None)
         return spoke
 
-    def _cpu_of_destroyed(self, dirty: Iterable[str]) -> dict[str, Cpu]:
+    def _read_cpu_of_destroyed_agents(self, dirty: Iterable[str]) -> dict[str, Cpu]:
         """The processor time of destroyed agents that ended. It is recorded, unlike their exits."""
         machines, places = self.runner.observed.machines, self.runner.observed.places.by_uuid
         gone = [machines[uuid] for uuid in dirty if uuid not in places and uuid in machines]
@@ -88,7 +88,7 @@ class ExitCounter:
 
     def _new_events(self, uuid: str) -> list[ExitEvent | StartEvent]:
         machine, life = self.runner.observed.machines.get(uuid), self._lives.get(uuid)
-        if machine is not None and life is not None and _is_unchanged(life, machine):
+        if machine is not None and life is not None and _has_no_news(life, machine):
             return []  # most agents in most passes
         if machine is None or uuid not in self.runner.observed.places.by_uuid:
             self._lives.pop(uuid, None)
@@ -167,7 +167,7 @@ class ExitCounter:
                 log.warning("%s", change.why, extra=extra)
 
 
-def _is_unchanged(life: LifeRecord, machine: Machine) -> bool:
+def _has_no_news(life: LifeRecord, machine: Machine) -> bool:
     """A quick test whether nothing happened since the last record."""
     there = life.up and machine.invocation == life.invocation and machine.active == "active"
     return there and (machine.exit is None or machine.exit.invocation == life.ended)

@@ -45,7 +45,7 @@ class TurnCloser:
         )  # fmt: skip
         self.services.ask_together(self.link, calls)
         # A crash of the host may lose it: then all of this runs again, each under its key.
-        self.conversation.append_unsynced({"t": "closed", "turn": turn.number})
+        self.conversation.append_without_sync({"t": "closed", "turn": turn.number})
 
     def _key(self, turn: TurnState, name: str) -> str:
         return self.conversation.state.key(f"{turn.number}:{name}")[:128]

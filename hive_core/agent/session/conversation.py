@@ -56,7 +56,7 @@ class OpenConversation:
         """Log a record; it is on disk when this returns, with all before it."""
         return self._append(record, sync=True)
 
-    def append_unsynced(self, record: Record) -> Record:
+    def append_without_sync(self, record: Record) -> Record:
         """Log a record that may share the sync of the next one."""
         return self._append(record, sync=False)
 
@@ -157,7 +157,7 @@ class OpenConversation:
             self._arrived.append(self._log.append(record))
             self.events.put(("input", ""))
 
-    def take_arrived(self) -> list[Record]:
+    def take_new_inputs(self) -> list[Record]:
         """The inputs that came since the request was sent, for its runtime, each once."""
         with self._changed:
             rows, self._arrived = self._arrived, []

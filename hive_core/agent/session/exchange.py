@@ -177,7 +177,7 @@ class ModelExchange:
         self._runtime.send(line, data)
 
     def _pass_arrived(self) -> None:
-        for row in self.conversation.take_arrived():
+        for row in self.conversation.take_new_inputs():
             line = self.context.input_line(row)
             self._open_runtime().send({"type": "enqueue", "input": line})
 
@@ -219,7 +219,7 @@ class ModelExchange:
         if not isinstance(message, str) or not isinstance(rows, list) or "\n" in message:
             raise RuntimeGone("the runtime sent a malformed answer")
         # Without calls nothing begins with this answer: it shares the sync of what ends the turn.
-        append = self.conversation.append if rows else self.conversation.append_unsynced
+        append = self.conversation.append if rows else self.conversation.append_without_sync
         append({
             "t": "response", "turn": turn.number, "sent": texts(self._rendered.get("messages")),
             "inputs": before + number(self._rendered.get("inputs")), "message": message,

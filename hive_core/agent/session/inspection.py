@@ -70,7 +70,7 @@ def _records(folder: Path, conversation: str) -> list[Record]:
 
 
 def _of_turn(options: argparse.Namespace, folder: Path) -> list[Record]:
-    """The records of a conversation, or of one of its turns. NotFound: there is no such turn."""
+    """The records of a conversation, or of one of its turns. NotFound: no turn has this number."""
     records, turn = _records(folder, options.conversation), options.turn
     if turn is None:
         return records
@@ -107,7 +107,7 @@ def _subject(record: Record) -> str:
         "call": f"{record.get('name')} ({record.get('call')})",
         "result": f"({record.get('call')}) {sign}{record.get('content')}",
         "end": f"{record.get('status')} {record.get('error') or ''}",
-        "parked": f"{record.get('why')} ({record.get('question')})",
+        "park": f"{record.get('why')} ({record.get('question')})",
     }
     text = record.get("text") or record.get("conversation") or ""
     return subjects.get(str(record["t"]), str(text))

@@ -1,8 +1,8 @@
 """Judges results beside the conversations: the verdict of the agent's model on work that it gave.
 
 A thread asks for one verdict after the other; no turn waits for it. An answer that is not exactly a
-verdict is none. Where there is no verdict, the agent decides itself: nothing accepts a result but
-the word `accept` in the place for it.
+verdict is none. Without a verdict the agent decides itself: nothing accepts a result but the word
+`accept` in the place for it.
 """
 
 from __future__ import annotations

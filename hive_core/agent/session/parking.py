@@ -44,7 +44,7 @@ def escalate(
     )  # fmt: skip
     if reply.get("escalation"):
         conversation.append_or_apply({
-            "t": "parked", "turn": turn.number, "why": parked.why, "question": reply["escalation"],
+            "t": "park", "turn": turn.number, "why": parked.why, "question": reply["escalation"],
         })  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def cancel_escalation(
     if _is_open(services, link, question):
         why = "the agent goes on without an answer"
         services.try_ask(link, "cancel_question", question=question, why=why)
-    conversation.append_unsynced({"t": "resumed"})
+    conversation.append_without_sync({"t": "resume"})
 
 
 def _is_open(services: SessionServices, link: Link, question: str) -> bool:

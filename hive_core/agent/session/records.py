@@ -16,7 +16,7 @@ from hive_core.errors import Internal
 Record = dict[str, object]
 KINDS: Final = frozenset({
     "open", "system", "input", "response", "call", "result", "end", "closed", "compact", "rewind",
-    "fork", "cli", "inherit", "reflect", "reflected", "parked", "resumed",
+    "fork", "cli", "inherit", "reflect", "reflected", "park", "resume",
 })  # fmt: skip
 RECORD_MOST: Final = 16 << 20
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -74,6 +74,6 @@ def _whole_lines(data: bytes) -> Iterator[bytes]:
 
 
 def read_hops(record: Record) -> int:
-    """The hops of a letter's record; -1 where it is no letter."""
+    """The hops of a letter's record; -1 for any other record."""
     hops = record.get("hops")
     return hops if isinstance(hops, int) and record.get("id") else -1

@@ -227,7 +227,7 @@ class ConversationState:
         if mail:
             self.turns += 1
             self.turn = TurnState(self.turns, [{**mail[0], **self.paused}, *mail[1:]])
-        if turn is not None and not _is_abandoned(turn):
+        if turn is not None and not _has_lost_its_task(turn):
             self.waiting = [row for row in self.waiting if not _is_same_attempt(row, turn.trigger)]
         self._begin_waiting()
 
@@ -247,11 +247,11 @@ class ConversationState:
     def _add_reflected(self, _record: Record) -> None:
         self.reflection = {}
 
-    def _add_parked(self, record: Record) -> None:
+    def _add_park(self, record: Record) -> None:
         self.parked = record
         self.parkings += 1
 
-    def _add_resumed(self, _record: Record) -> None:
+    def _add_resume(self, _record: Record) -> None:
         self.parked = {}
 
     def _add_compact(self, record: Record) -> None:
@@ -327,7 +327,7 @@ def task_mark(task: str, attempt: object) -> str:
     return f"{task}:{attempt}"
 
 
-def _is_abandoned(turn: TurnState) -> bool:
+def _has_lost_its_task(turn: TurnState) -> bool:
     """Whether the turn has ended because its task was withdrawn from it."""
     return turn.end is not None and turn.end.get("status") == ABANDONED
 
@@ -337,7 +337,7 @@ def _unseen_mail(turn: TurnState) -> list[Record]:
 
     Mail that began a turn of a task is mail all the same when the task has ended meanwhile.
     """
-    late = [row for row in turn.unseen if row is not turn.trigger or _is_abandoned(turn)]
+    late = [row for row in turn.unseen if row is not turn.trigger or _has_lost_its_task(turn)]
     mail = [row for row in late if row["t"] == "input" and row.get("kind") == "mail"]
     return [{key: row[key] for key in row if key not in _TASK_KEYS} for row in mail]
 

@@ -154,7 +154,7 @@ class TurnRunner:
         inputs = "\n".join(str(row["text"]) for row in turn.inputs)
         text = self.recall.run(self.context, inputs, turn.task)
         if text:
-            self.conversation.append_unsynced(
+            self.conversation.append_without_sync(
                 {"t": "input", "turn": turn.number, "kind": MEMORY, "text": text}
             )
 
@@ -166,7 +166,7 @@ class TurnRunner:
             self.services, self.link, self.context.identity
         )
         row: Record = {"t": "input", "turn": turn.number, "kind": "reminder", "text": text}
-        self.conversation.append_unsynced(row)
+        self.conversation.append_without_sync(row)
 
     def _take_text(self, turn: TurnState) -> None:
         """The last answer is text: the end of the turn, unless its task needs work or a report."""
@@ -299,7 +299,7 @@ class TurnRunner:
 
     def _refuse_excess(self, turn: TurnState, call: ToolCall) -> CallAnswer:
         """Answer a call of an answer with too many; without a sync, since nothing was done."""
-        self.conversation.append_unsynced({
+        self.conversation.append_without_sync({
             "t": "result", "turn": turn.number, "call": call.id, "content": TOO_MANY,
             "is_error": True,
         })  # fmt: skip

@@ -360,7 +360,7 @@ class Messages:
         """Make a part of a closed inbox dead, oldest first in each state.
 
         The daemon's own letters end like read ones: they told the recipient about itself, and
-        there is no sender who could do something about them.
+        nobody waits to hear what became of them.
         """
         rows = self._db.rows(
             "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, p.party FROM queue q"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from fixtures.fake_model import ModelAnswer
-from fixtures.session_host import SessionHost, session_host
-from fixtures.world import rows, world
+from fixtures.session_host import SessionHost
+from fixtures.world import rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,15 +18,6 @@ from hive_core.agent.session.facts import bound_value
 BUDGET = 123_457
 QUESTION = "Which edition? " + "q" * 1980 + " end of it"
 STEPS = ["unusual step one", {"title": "two", "detail": "d" * 2000}]
-
-
-@pytest.fixture(name="host")
-def _host(tmp_path: Path) -> Iterator[SessionHost]:
-    with (
-        world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
-    ):
-        yield host
 
 
 def give_budget(host: SessionHost) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import queue
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from fixtures.fake_model import ModelAnswer
-from fixtures.session_host import SessionHost, session_host
-from fixtures.world import world
+from fixtures.session_host import SessionHost
 from typing_extensions import override
 
 from hive_core.agent.session.guard import CALLS_MOST, TOO_MANY
@@ -20,15 +17,6 @@ from hive_core.agent.session.runtimes.builtin import RuntimeCommand
 
 DEEP = 10_000
 REPORT = {"status": "success", "summary": "ok"}
-
-
-@pytest.fixture(name="host")
-def _host(tmp_path: Path) -> Iterator[SessionHost]:
-    with (
-        world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
-    ):
-        yield host
 
 
 def test_hostile_calls_are_answered_with_errors_and_the_task_goes_on(host: SessionHost) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from fixtures.providers import ProviderReply, event_reply, flood
 from fixtures.proxied_model import proxied_model
-from fixtures.session_host import SessionHost, session_host
-from fixtures.world import world
+from fixtures.session_host import SessionHost
 from proxy.calling import sse
 
 DEEP = 10_000
@@ -47,15 +44,6 @@ def replies() -> list[ProviderReply]:
     bad_text = event_reply(text.replace(b"AB", b"\xff\xfe"), chunk({}, "stop"), sse("[DONE]"))
     deep = event_reply(deep_event(), chunk({}, "stop"), sse("[DONE]"))
     return [endless_line, no_stream, report(), deep, bad_text, report()]
-
-
-@pytest.fixture(name="host")
-def _host(tmp_path: Path) -> Iterator[SessionHost]:
-    with (
-        world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
-    ):
-        yield host
 
 
 def peak_memory(pid: int) -> int:

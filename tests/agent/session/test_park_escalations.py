@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from fixtures.fake_model import ModelAnswer
-from fixtures.session_host import SessionHost, session_host
-from fixtures.world import Reply, rows, world
+from fixtures.session_host import SessionHost
+from fixtures.world import Reply, rows
 
 EMPTY: dict[str, object] = {"error": {"message": "the budget of lead is used up"}}
 REFUSED = ModelAnswer(status=402, body=EMPTY)
 AWAY = ModelAnswer(status=503)
 REPORT = ModelAnswer(calls=[("z", "finish_task", {"status": "success", "summary": "ok"})])
-
-
-@pytest.fixture(name="host")
-def _host(tmp_path: Path) -> Iterator[SessionHost]:
-    with (
-        world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
-    ):
-        yield host
 
 
 def escalations(host: SessionHost) -> list[Reply]:
@@ -37,7 +25,7 @@ def states(host: SessionHost) -> list[object]:
 
 
 def until_it_waits(host: SessionHost, count: int = 1, conversation: str = "main") -> None:
-    host.until_count(lambda: host.of_kind("parked", conversation), count)
+    host.until_count(lambda: host.of_kind("park", conversation), count)
 
 
 def top_up(host: SessionHost) -> None:
@@ -83,7 +71,7 @@ def test_a_restart_while_the_turn_waits_asks_no_second_time(host: SessionHost) -
         host.start()
         host.until_count(lambda: host.events("report_activity"), asked)
     assert states(host) == ["open"]
-    assert len(host.of_kind("parked")) == 1
+    assert len(host.of_kind("park")) == 1
     host.model.answer = lambda _number, _body: ModelAnswer("paid")
     top_up(host)
     assert host.until(host.replies) == ["paid"]
@@ -101,7 +89,7 @@ def test_a_session_that_lost_its_record_of_the_escalation_finds_it_again(
     host.kill()
     log = host.state / "session" / "main" / "log"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
-    assert host.of_kind("parked") == []
+    assert host.of_kind("park") == []
     host.start()
     until_it_waits(host)
     assert states(host) == ["open"]

@@ -7,26 +7,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fixtures.fake_model import ModelAnswer
-from fixtures.session_host import SessionHost, session_host
-from fixtures.world import fields, rows, world
+from fixtures.session_host import SessionHost
+from fixtures.world import fields, rows
 
 from hive_core.agent.session.inspection import run_inspection
 from hive_core.agent.session.log import ConversationLog
 from hive_core.errors import Busy
-
-
-@pytest.fixture(name="host")
-def _host(tmp_path: Path) -> Iterator[SessionHost]:
-    with (
-        world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
-    ):
-        yield host
 
 
 def test_a_text_with_an_open_task_is_answered_once_and_then_escalated(host: SessionHost) -> None:

@@ -10,22 +10,12 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost, session_host
 from fixtures.world import fields, rows, world
-
-
-@pytest.fixture(name="host")
-def _host(tmp_path: Path) -> Iterator[SessionHost]:
-    with (
-        world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
-    ):
-        yield host
 
 
 def test_mail_becomes_a_turn_and_its_text_the_reply(host: SessionHost) -> None:

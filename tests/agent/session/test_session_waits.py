@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from fixtures.fake_model import ModelAnswer
-from fixtures.session_host import SessionHost, session_host
-from fixtures.world import fields, rows, world
+from fixtures.session_host import SessionHost
+from fixtures.world import fields, rows
 
 REPORT = ModelAnswer(calls=[("z", "finish_task", {"status": "success", "summary": "ok"})])
 PART: dict[str, object] = {
     "agent_role": "helper", "agent_type": "worker", "task_description": "one part",
     "name": "helper",
 }  # fmt: skip
-
-
-@pytest.fixture(name="host")
-def _host(tmp_path: Path) -> Iterator[SessionHost]:
-    with (
-        world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
-    ):
-        yield host
 
 
 def has_pauses(host: SessionHost, name: str, count: int = 1) -> bool:

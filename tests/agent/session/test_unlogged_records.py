@@ -17,7 +17,7 @@ def test_a_call_has_the_same_key_after_a_restart_though_a_record_could_not_be_lo
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
     try:
-        conversation.append_or_apply({"t": "parked", "turn": 1, "why": "full", "question": "q1"})
+        conversation.append_or_apply({"t": "park", "turn": 1, "why": "full", "question": "q1"})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert conversation.state.parked["question"] == "q1"
