@@ -263,6 +263,9 @@ def test_an_agent_with_the_embedded_model_answers_a_chat(host: HiveHost) -> None
     answer = host.hive("chat", "scout", text="Hello, who are you?\n").strip()
     assert len(answer) > 2
     log = host.hive("session", "log", "scout").splitlines()
+    # It leaves the input to others: to the loop that it stands in, and to lines typed ahead.
+    loop = "printf '1\\n2\\n' | while read -r number; do hive session log scout | sed -n 1p; done"
+    assert host.run("sh", "-c", loop).stdout.splitlines() == 2 * log[:1]
     assert [line.split()[2] for line in log if line.split()[1] == "1"][-3:] == [
         "response", "end", "closed",
     ]  # fmt: skip

@@ -82,4 +82,4 @@ def rewind(session: Session, name: str, conversation: str, turn: int) -> int:
 def _run(session: Session, name: str, verb: str, words: list[str], turn: int | None) -> int:
     place = enter.locate(session, name, "read the session of")
     turns = [] if turn is None else ["--turn", str(turn)]
-    return enter.run(place, ["hive-agent", "session", verb, *words, *turns])
+    return enter.run_without_input(place, ["hive-agent", "session", verb, *words, *turns])

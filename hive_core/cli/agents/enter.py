@@ -207,6 +207,16 @@ def run_in_pipes(
     return _watch(place, lambda: in_pipes(argv(place, command), source, target, errors))
 
 
+def run_without_input(place: Place, command: Sequence[str]) -> int:
+    """Run a command in the container that reads nothing.
+
+    What waits on the input is for the next command: lines that were typed ahead, or the list of a
+    loop in which this one stands.
+    """
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
+        return run_in_pipes(place, command, nothing.fileno())
+
+
 def _watch(place: Place, execute: Callable[[], int]) -> int:
     """Run `execute`, and print a message when the agent ended during it."""
     try:

@@ -93,7 +93,7 @@ def render(session: Session, /, name: str | None, folder: Path | None, **options
     words = ["/opt/hive/bin/hive-agent", "prompt", *(["--new"] if options["new"] else [])]
     if options["conversation"]:
         words.append(f"--conversation={options['conversation']}")
-    return enter.run_in_pipes(place, words)
+    return enter.run_without_input(place, words)
 
 
 def _render_role(options: Mapping[str, object], texts: Mapping[str, str]) -> int:

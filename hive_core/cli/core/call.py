@@ -65,7 +65,7 @@ def call(session: Session, method: str, parameters: str, name: str | None, *, mo
     if name is not None:
         streamed = ["--more"] if more else []
         command = ["hive-agent", "call", full_name, as_json(params), *streamed]
-        return enter.run(enter.locate(session, name, "call as"), command)
+        return enter.run_without_input(enter.locate(session, name, "call as"), command)
     replies = (
         session.link.stream(full_name, params) if more else [session.link.call(full_name, params)]
     )

@@ -24,7 +24,7 @@ SETTLED_BY: Final[Mapping[str, str]] = {
     "parked": "hive logs {id}; hive start {id}",
     "failed": "hive logs {id}; hive start {id}",
     "refused_commit": "hive status",
-    "mail": "hive inbox",
+    "mail": "hive inbox; hive inbox clear",
     "dead_letters": "hive inbox {id} --dead; hive inbox clear --dead --agent {id}",
 }
 
