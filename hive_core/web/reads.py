@@ -11,11 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from hive_core.errors import HiveError
 from hive_core.varlink import Message
 from hive_core.web.logins import BrowserLogin
 
 KEPT_SECONDS: Final = 1.0
 _MOST: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRead:
+    """A call on its way, and the login on whose connection it is."""
+
+    login: BrowserLogin
+    reply: asyncio.Task[Message]
 
 
 @dataclass(slots=True)
@@ -24,7 +33,7 @@ class SharedReads:
 
     clock: Callable[[], float]
     _generation: int = 0
-    _running: dict[str, asyncio.Task[Message]] = field(default_factory=dict)
+    _running: dict[str, RunningRead] = field(default_factory=dict)
     _kept: dict[str, tuple[float, Message]] = field(default_factory=dict)
 
     async def read(self, login: BrowserLogin, operation: str, /, **parameters: object) -> Message:
@@ -34,17 +43,27 @@ class SharedReads:
         at, reply = self._kept.get(key, (0.0, {}))
         if key in self._kept and self.clock() - at < KEPT_SECONDS:
             return reply
-        task = self._running.get(key)
-        if task is None:
-            task = asyncio.create_task(self._call(key, login, operation, values))
-            self._running[key] = task
-            task.add_done_callback(lambda _: self._running.pop(key, None))
-        return await asyncio.shield(task)
+        while (running := self._running.get(key)) is not None:
+            try:
+                return await asyncio.shield(running.reply)
+            except HiveError:
+                # A login that ended in its own call says nothing about the others that wait for it.
+                if running.login is login or not running.login.connection.closed.is_set():
+                    raise
+        return await asyncio.shield(self._start(key, login, operation, values))
 
     def forget(self) -> None:
         """Forget all replies, also those on their way: a change may have outdated them."""
         self._generation += 1
         self._kept.clear()
+
+    def _start(
+        self, key: str, login: BrowserLogin, operation: str, values: Message
+    ) -> asyncio.Task[Message]:
+        reply = asyncio.create_task(self._call(key, login, operation, values))
+        self._running[key] = RunningRead(login, reply)
+        reply.add_done_callback(lambda _: self._running.pop(key, None))
+        return reply
 
     async def _call(
         self, key: str, login: BrowserLogin, operation: str, values: Message

@@ -12,6 +12,7 @@ from fixtures.dashboard import FakeBrowser, RunningDashboard
 from fixtures.event_streams import events, newest
 from fixtures.tasks import give
 
+from hive_core.errors import Unreachable
 from hive_core.varlink import Message
 from hive_core.web.logins import BrowserLogin
 from hive_core.web.reads import SharedReads
@@ -36,6 +37,35 @@ def test_a_read_that_was_on_its_way_before_a_change_answers_no_later_reader() ->
 
     replies = asyncio.run(read_around_a_change())
     assert replies == [{"state": "queued"}, {"state": "done"}, {"state": "done"}]
+
+
+def test_a_login_that_ends_in_a_shared_read_fails_for_itself_alone() -> None:
+    async def end_the_first_login() -> list[Message | BaseException]:
+        answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+        first, second = (
+            cast(
+                "BrowserLogin",
+                SimpleNamespace(
+                    connection=SimpleNamespace(
+                        call=lambda *_, answer=answer: answer, closed=asyncio.Event()
+                    )
+                ),
+            )
+            for answer in answers
+        )
+        reads = SharedReads(lambda: 5.0)
+        pages = [
+            asyncio.create_task(reads.read(login, "get_task")) for login in (first, second, second)
+        ]
+        await asyncio.sleep(0)
+        first.connection.closed.set()
+        answers[0].set_exception(Unreachable("the connection to hived is closed"))
+        answers[1].set_result({"state": "done"})
+        return await asyncio.gather(*pages, return_exceptions=True)
+
+    ended, *others = asyncio.run(end_the_first_login())
+    assert isinstance(ended, Unreachable)
+    assert others == [{"state": "done"}, {"state": "done"}]
 
 
 def test_a_page_that_is_told_of_a_change_reads_what_is_so_now(
