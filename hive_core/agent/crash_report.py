@@ -28,14 +28,24 @@ _QUOTED: Final = re.compile(r"(['\"`]).*['\"`]", re.DOTALL)
 
 def write_report(program: str, error: BaseException) -> str:
     """Write the report of a fault, and return a line about it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    summary = f"internal error: {type(error).__name__}{where}"
+    summary = summarize_fault(error)
     try:
-        file = _write_file(program, "\n".join(_lines(program, error)) + "\n")
+        file = _write_file(program, report_text(program, error) + "\n")
     except OSError as fault:
         return f"{summary}; no report could be written: {fault.strerror}"
     return f"{summary}; please report it with {file}"
+
+
+def summarize_fault(error: BaseException) -> str:
+    """The kind of a fault and its place in the program, without a value."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"internal error: {type(error).__name__}{where}"
+
+
+def report_text(program: str, error: BaseException) -> str:
+    """The report of a fault, with its traceback."""
+    return "\n".join(_lines(program, error))
 
 
 def report_threads(program: str) -> None:

@@ -16,10 +16,11 @@ from hive_core.agent.session.parking import cancel_escalation
 from hive_core.agent.session.records import Record
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.state import ABANDONED, TurnState
-from hive_core.agent.session.tasks import SessionTasks
+from hive_core.agent.session.tasks import IN_PROGRESS, SessionTasks
 
 _TEXT_MOST: Final = 16 * 1024
 _UNFINISHED: Final = frozenset({"limit", "error"})
+_NO_REPORT: Final = "the turn reached its limit of steps without a report"
 _STATUSES: Final = {"stopped": "cancelled", "abandoned": "cancelled"}
 
 
@@ -55,17 +56,17 @@ class TurnCloser:
         tasks, why = SessionTasks(self.services, self.link), str(end.get("error") or "")
         if status == "stopped":
             tasks.finish(turn.task, "stopped", turn.text or why, self._key(turn, "finish"))
-        elif status in _UNFINISHED and tasks.state(turn.task) == "in_progress":
+        elif status in _UNFINISHED and _is_open(tasks, turn):
             how = "partial" if status == "limit" and turn.text else "failed"
-            summary = turn.text or why or "the turn reached its limit of steps without a report"
+            texts = (why, turn.text) if status == "error" else (turn.text or why,)
+            summary = "\n\n".join(filter(None, texts)) or _NO_REPORT
             tasks.finish(turn.task, how, summary, self._key(turn, "finish"))
 
     def _reply(self, turn: TurnState, end: Record) -> tuple[BatchedCall, ...]:
         if end.get("status") == ABANDONED:
             return ()  # mail that began it begins the next turn, and is answered there
         letter = turn.trigger
-        why = str(end.get("error") or "")
-        text = turn.text or (f"cannot answer: {why}" if why else "")
+        text = _reply_text(turn, end)
         if not text or not letter.get("reply") or str(letter.get("id")) in turn.replied:
             return ()
         thread = letter.get("thread")
@@ -97,6 +98,21 @@ class TurnCloser:
             "turn_seconds": [_seconds(turn, end)], "idempotency_key": self._key(turn, "usage"),
         }, optional=True)  # fmt: skip
         return note, usage
+
+
+def _is_open(tasks: SessionTasks, turn: TurnState) -> bool:
+    """Whether the task waits for a report; one that failed before it was begun is begun now."""
+    gone = tasks.take_up(turn.task, turn.attempt)
+    return not gone and tasks.state(turn.task) == IN_PROGRESS
+
+
+def _reply_text(turn: TurnState, end: Record) -> str:
+    """The last text of the turn; after an error, also why there is no more."""
+    why = str(end.get("error") or "")
+    fault = f"cannot answer: {why}" if why else ""
+    if end.get("status") == "error":
+        return "\n\n".join(filter(None, (turn.text, fault)))
+    return turn.text or fault
 
 
 def _note_fields(

@@ -23,6 +23,7 @@ class OpenConversation:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.ending = ""  # why the turn is to be stopped
         self.kill_call: Callable[[], None] | None = None
+        self._is_parked = False  # no thread goes on with its turn
         self._log = ConversationLog(folder, name)
         self._changed = threading.Condition(threading.RLock())
         self._arrived: list[Record] = []  # inputs that the request under way does not have
@@ -112,11 +113,12 @@ class OpenConversation:
     def add_input(self, record: Record, *, urgent: bool = False) -> bool:
         """Log an input, of the open turn or of a new one; False for a message that is there.
 
-        A turn that has ended takes no more: then this waits until it is closed. A new turn is about
-        the task that is paused here. A task begins a turn of its own, after the open one.
+        A turn that has ended takes no more: then this waits until it is closed. Where that failed,
+        the input begins the turn behind it. A new turn is about the task that is paused here. A
+        task begins a turn of its own, after the open one.
         """
         with self._changed:
-            self._changed.wait_for(lambda: (turn := self.state.turn) is None or turn.end is None)
+            self._changed.wait_for(self._takes_input)
             if record.get("id") and str(record["id"]) in self.state.seen:
                 return False
             turn = self.state.turn
@@ -131,6 +133,16 @@ class OpenConversation:
             self._news.add("input")
             self.events.put(("urgent" if urgent else "input", ""))
         return True
+
+    def _takes_input(self) -> bool:
+        turn = self.state.turn
+        return turn is None or turn.end is None or self._is_parked
+
+    def set_parked(self, *, is_parked: bool) -> None:
+        """Say whether the turn waits: one that has ended is not closed until then."""
+        with self._changed:
+            self._is_parked = is_parked
+            self._changed.notify_all()
 
     def note_budget(self) -> None:
         """A budget of the agent has room again."""

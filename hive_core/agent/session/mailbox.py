@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from hive_core.agent.crash_report import report_text
 from hive_core.agent.letter import ReceivedLetter
 from hive_core.agent.prompt_context import save_definition
 from hive_core.agent.reconnect import Link
@@ -162,6 +163,10 @@ class Mailbox:
                     if not self._services.stop.is_set():
                         say(f"cannot receive: {fault_text(error)}")
                         self._wait(for_log=isinstance(error, OSError))
+                except Exception as error:  # noqa: BLE001 - a fault of ours ends no thread
+                    link.close()
+                    say(f"cannot receive: {report_text('hive-agent', error)}")
+                    self._wait(for_log=False)
 
     def _wait(self, *, for_log: bool) -> None:
         """Wait before the next letter; `for_log`, until a log can be written.

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from hive_core.agent.crash_report import report_text
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.calls import CallRunner
 from hive_core.agent.session.context import TurnContext
@@ -33,6 +34,7 @@ from hive_core.agent.session.subagents.chain import SubagentChain
 from hive_core.agent.session.subagents.cli_fork import cli_fork_tool
 from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.turn import TurnRunner
+from hive_core.agent.session.turn_faults import end_faulty_turn
 from hive_core.errors import HiveError
 
 _SEEN_MOST: Final = 2000
@@ -246,6 +248,7 @@ class AgentSession:
         if conversation.is_idle:
             return
         was_parked = self._parked.pop(name, None) if after_park else None
+        conversation.set_parked(is_parked=False)
         thread = threading.Thread(
             target=self._run, args=(conversation, was_parked), name=name, daemon=True
         )
@@ -258,21 +261,14 @@ class AgentSession:
         conversation.begin_request()
         if self._take_room():
             try:
-                with self.services.open_link() as link:
-                    if was_parked is not None:
-                        resume(self.services, link, conversation, was_parked)
-                    parked = self._run_turns(conversation, link)
-            except (HiveError, OSError) as error:
-                parked = Parked(fault_text(error))
-                say(f"conversation {conversation.name}: {parked.why}")
-                if isinstance(error, OSError):
-                    self._tell_fault(conversation, parked)
+                parked = self._run_or_end(conversation, was_parked)
             finally:
                 self._give_room()
         with self._changed:
             del self._running[conversation.name]
             if parked is not None:
                 self._parked[conversation.name] = parked
+                conversation.set_parked(is_parked=True)
                 if conversation.has_news(budget=parked.budget):
                     self._start(conversation.name, after_park=True)
             elif not self.services.stop.is_set():
@@ -280,13 +276,37 @@ class AgentSession:
             self._close_idle(conversation.name)
             self._changed.notify_all()
 
-    def _tell_fault(self, conversation: OpenConversation, parked: Parked) -> None:
-        """Escalate that a turn waits because its log cannot be written."""
+    def _run_or_end(
+        self, conversation: OpenConversation, was_parked: Parked | None
+    ) -> Parked | None:
+        """Run the turns; those that a fault keeps from going on wait or end."""
+        try:
+            with self.services.open_link() as link:
+                if was_parked is not None:
+                    resume(self.services, link, conversation, was_parked)
+                return self._run_turns(conversation, link)
+        except HiveError as error:
+            parked = Parked(fault_text(error))
+            say(f"conversation {conversation.name}: {parked.why}")
+            return parked
+        except OSError as error:
+            parked = Parked(fault_text(error))
+            say(f"conversation {conversation.name}: {parked.why}")
+            return self._tell_fault(conversation, parked)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this turn, not all
+            ended = end_faulty_turn(conversation, error)
+            return ended and self._tell_fault(conversation, ended)
+
+    def _tell_fault(self, conversation: OpenConversation, parked: Parked) -> Parked:
+        """Escalate that a turn waits: its log cannot be written, or its result not passed on."""
         try:
             with self.services.open_link() as link:
                 escalate(self.services, link, conversation, parked)
         except (HiveError, OSError) as error:
             say(f"cannot escalate: {fault_text(error)}")
+        except Exception as error:  # noqa: BLE001 - as above
+            say(f"cannot escalate: {report_text('hive-agent', error)}")
+        return parked
 
     def _run_turns(self, conversation: OpenConversation, link: Link) -> Parked | None:
         guard = TurnGuard()

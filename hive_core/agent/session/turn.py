@@ -100,8 +100,8 @@ class TurnRunner:
                     if not self.is_subagent:
                         escalate(self.services, self.link, self.conversation, parked)
                     return parked
-        except OSError:
-            self.exchange.stop()  # it is in the middle of an answer that is not on disk
+        except Exception:
+            self.exchange.stop()  # it may be in the middle of an answer that is not on disk
             raise
         finally:
             self.conversation.kill_call = None
