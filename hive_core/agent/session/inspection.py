@@ -7,24 +7,27 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from hive_core.agent import output
+from hive_core.agent.reconnect import Link
 from hive_core.agent.session.log import MAIN, ConversationLog, conversations, segments
 from hive_core.agent.session.records import Record, read_records
 from hive_core.agent.session.state import texts
-from hive_core.errors import Busy, Conflict, InvalidArgument, NotFound
+from hive_core.errors import Busy, Conflict, HiveError, InvalidArgument, NotFound
 
 COMMANDS: Final = ("log", "show", "rewind")
 _LINE_MOST: Final = 160
+_PATIENCE: Final = 5.0  # seconds that the daemon may be away
 
 
-def run_inspection(folder: Path, arguments: Sequence[str]) -> int:
-    """Run one of the commands on the conversations in this folder."""
+def run_inspection(folder: Path, arguments: Sequence[str], socket: str = "") -> int:
+    """Run one of the commands on the conversations in this folder; `socket`: of the broker."""
     options = _parser().parse_args(arguments)
     if options.command == "rewind":
-        _rewind(folder, options.conversation, options.turn)
+        _rewind(folder, options.conversation, options.turn, socket)
     elif options.command == "show":
         _show(folder, options)
     else:
@@ -143,7 +146,7 @@ def _call_lines(record: Record) -> list[str]:
     ]
 
 
-def _rewind(folder: Path, conversation: str, turn: int) -> None:
+def _rewind(folder: Path, conversation: str, turn: int, socket: str) -> None:
     """Add the record that takes the history back; nothing of the log is deleted."""
     _records(folder, conversation)
     try:
@@ -162,7 +165,26 @@ def _rewind(folder: Path, conversation: str, turn: int) -> None:
                 field="turn",
             )
         log.append({"t": "rewind", "to": turn})
+        if log.state.parked and socket:
+            _end_wait(log, socket)
     sys.stderr.write(f"hive-agent: {conversation} goes on from the end of turn {turn}\n")
+
+
+def _end_wait(log: ConversationLog, socket: str) -> None:
+    """Cancel the escalation of the turn that was given up; the agent no longer waits.
+
+    Where the daemon is away, the next answer of the model cancels it.
+    """
+    why = "the conversation was taken back to an earlier turn"
+    try:
+        with Link(socket, _PATIENCE) as link:
+            link.ask("report_activity", blocked=False, reason="")
+            with suppress(Conflict, NotFound):  # it has ended
+                link.ask("cancel_question", question=str(log.state.parked["question"]), why=why)
+    except HiveError as error:
+        output.complaint(f"cannot cancel the escalation: {error.reason}")
+    else:
+        log.append({"t": "resume"})
 
 
 def _rows(value: object) -> list[dict[str, object]]:

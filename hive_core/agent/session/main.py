@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 def run_session(path: str, arguments: Sequence[str]) -> int:
     """Run the command."""
     if arguments and arguments[0] in COMMANDS:
-        return run_inspection(state_folder() / "session", arguments)
+        return run_inspection(state_folder() / "session", arguments, path)
     options = _parser().parse_args(arguments)
     state = options.state or state_folder()
     os.environ["HIVE_STATE"] = str(state)  # for tools, which read skills there

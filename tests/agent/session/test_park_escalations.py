@@ -6,7 +6,7 @@ import json
 
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost
-from fixtures.world import Reply, rows
+from fixtures.world import Reply, fields, rows
 
 EMPTY: dict[str, object] = {"error": {"message": "the budget of lead is used up"}}
 REFUSED = ModelAnswer(status=402, body=EMPTY)
@@ -145,3 +145,32 @@ def test_an_answer_that_does_not_help_is_followed_by_another_escalation(host: Se
     host.world.call("lead", "answer", question=question, answers=["try again"])
     until_it_waits(host, 2)
     assert states(host) == ["open", "answered"]
+
+
+def rewind(host: SessionHost, turn: int) -> None:
+    """Rewind `main` by the command of its agent, once its turn waits."""
+    words = ["session", "rewind", "--turn", str(turn)]
+    state = {"HIVE_STATE": str(host.state)}
+    while True:
+        host.server.start("worker", ["hive-agent", *words], **state)
+        command = host.server.processes.pop()
+        host.until(lambda: command.poll() is not None)
+        text = command.communicate()[1]
+        if "its turn runs" not in text:
+            assert f"main goes on from the end of turn {turn}" in text
+            return
+
+
+def test_no_escalation_stays_open_after_a_rewind(host: SessionHost) -> None:
+    """Nor does the agent count as blocked; the next letter finds nothing to cancel."""
+    host.model.script = [REFUSED, ModelAnswer("paid")]
+    host.start()
+    host.send("work")
+    until_it_waits(host)
+    rewind(host, 0)
+    assert states(host) == ["cancelled"]
+    assert host.kinds()[-2:] == ["rewind", "resume"]
+    assert fields(host.events("report_activity")[-1])["blocked"] is False
+    host.send("something else")
+    assert host.until(host.replies) == ["paid"]
+    assert states(host) == ["cancelled"]
