@@ -38,12 +38,15 @@ class ConversationLog:
     """The records on disk and the state that they give. One process writes at a time."""
 
     def __init__(
-        self, folder: Path, conversation: str, sync: Callable[[int], None] = os.fdatasync
-    ) -> None:
+        self, folder: Path, conversation: str, sync: Callable[[int], None] = os.fdatasync,
+        sync_folder: Callable[[int], None] = os.fsync,
+    ) -> None:  # fmt: skip
         self.folder = folder / conversation
         self.conversation = conversation
         self._sync_file = sync
+        self._sync_place = sync_folder
         self._is_synced = True
+        self._has_new_name = False  # of its file, which the folder on disk may not have
         self._unlocked_at: int | None = None  # its size; None: this process writes
         # The names of conversations are ids of tasks: no other user of the container lists them.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,6 +70,9 @@ class ConversationLog:
         if not self._is_synced:
             self._sync_file(self._file)
             self._is_synced = True
+        if self._has_new_name:
+            self._sync_folder()
+            self._has_new_name = False
 
     def unlock(self) -> None:
         """Let another process write, until `lock`; this one writes nothing meanwhile."""
@@ -87,7 +93,11 @@ class ConversationLog:
         return is_new
 
     def start_segment(self, records: list[Record]) -> None:
-        """Go on in a new file with these records; the old one stays beside it as `log.N`."""
+        """Go on in a new file with these records; the old one stays beside it as `log.N`.
+
+        From the rename on this process writes the new one, which the next process reads, even
+        where the folder cannot be synced: then no record counts as on disk until it is.
+        """
         self.sync()
         spare = self.folder / f"{NAME}.new"
         spare.unlink(missing_ok=True)
@@ -97,17 +107,18 @@ class ConversationLog:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             now = round(time.time(), 3)
             rows = [{**record, "at": now} for record in (first, *records)]
+            state = ConversationState.of(rows)
             write_whole(file, b"".join(map(encode_record, rows)))
             self._sync_file(file)
             self._keep_old()
             spare.replace(self.folder / NAME)
-            self._sync_folder()
         except BaseException:
             os.close(file)
             raise
         os.close(self._file)
-        self._file = file
-        self.state = ConversationState.of(rows)
+        self._file, self._has_new_name = file, True
+        self.state = state
+        self.sync()
 
     def read_bytes(self) -> bytes:
         """The present segment, as it is on disk."""
@@ -176,7 +187,7 @@ class ConversationLog:
     def _sync_folder(self) -> None:
         place = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(place)
+            self._sync_place(place)
         finally:
             os.close(place)
 

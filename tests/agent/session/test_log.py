@@ -141,6 +141,37 @@ def test_a_record_that_begins_nothing_shares_the_sync_of_the_next(tmp_path: Path
         assert synced == [1, 2, 4, 5, 2]  # the old segment, then the new one
 
 
+def test_a_segment_whose_folder_cannot_be_synced_is_the_one_that_grows(tmp_path: Path) -> None:
+    """The rename was made: the next process reads the new file, so this one writes it."""
+    outcomes = [True, False, False, True, True]  # the first one is that of the new log
+    tries: list[bool] = []
+
+    def sync_folder(file: int) -> None:
+        tries.append(outcomes[len(tries)])
+        if not tries[-1]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        os.fsync(file)
+
+    with ConversationLog(tmp_path, MAIN, sync_folder=sync_folder) as log:
+        log.append(HELLO)
+        log.append({"t": "end", "turn": 1, "status": "done"})
+        log.append({"t": "closed", "turn": 1})
+        with pytest.raises(OSError, match="Input/output"):
+            log.start_segment([SYSTEM])
+        later = {**HELLO, "turn": 2, "id": "m2"}
+        with pytest.raises(OSError, match="Input/output"):
+            log.append(later)  # nothing is on disk while the folder is not
+        assert log.state.turn is None
+        log.append(later)
+        log.append({"t": "end", "turn": 2, "status": "done"})
+        assert tries == [True, False, False, True]
+        state = log.state
+    with ConversationLog(tmp_path, MAIN) as log:
+        assert log.state == state
+        assert log.state.seen == {"m1", "m2"}
+        assert log.state.system == SYSTEM["text"]
+
+
 def test_a_record_whose_sync_is_due_is_synced_after_a_failed_write(tmp_path: Path) -> None:
     outcomes: list[bool] = [True, False, True]  # the opening, the letter, the explicit sync
     synced: list[int] = []

@@ -154,7 +154,7 @@ def rewind(host: SessionHost, turn: int) -> None:
     while True:
         host.server.start("worker", ["hive-agent", *words], **state)
         command = host.server.processes.pop()
-        host.until(lambda: command.poll() is not None)
+        host.until(lambda command=command: command.poll() is not None)  # type: ignore[misc]
         text = command.communicate()[1]
         if "its turn runs" not in text:
             assert f"main goes on from the end of turn {turn}" in text
