@@ -118,8 +118,9 @@ def read_cli(services: SessionServices, runtime: str) -> CliCommand | None:
     """
     dialect = DIALECTS.get(runtime)
     if runtime == "acp":
-        settings = AcpSettings.read(config_folder() / "agent.toml")
-        dialect = CustomAcpDialect(settings, read_server_name(services.folder / "acp-server"))
+        file = config_folder() / "agent.toml"
+        name = read_server_name(services.folder / "acp-server")
+        dialect = CustomAcpDialect(AcpSettings.read(file), name, file)
     if dialect is None:
         return None
     own = {key: value for key, value in os.environ.items() if key in _OWN}

@@ -54,6 +54,27 @@ def prompt_text(row: Mapping[str, Any]) -> str:
     return str(row["params"]["prompt"][0]["text"])
 
 
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [("[acp]\ncommand = 'my-agent --acp'\n",
+      "'my-agent', the `command` of [acp] in {file}, is no program of this container"),
+     ("", "[acp] of {file} names no `command`")],
+)  # fmt: skip
+def test_a_program_that_is_not_there_is_named_with_its_file_and_what_helps(
+    host: CliHost, table: str, reason: str
+) -> None:
+    file = Path(host.environment["HIVE_CONFIG"]) / "agent.toml"
+    file.write_text(table)
+    host.begin()
+    process = host.server.processes[-1]
+    host.server.serve_until(lambda: process.poll() is not None)
+    assert process.wait() == 78
+    assert process.stderr is not None
+    (line,) = process.stderr.read().splitlines()
+    assert line.startswith(f"hive-agent: cannot run acp: {reason.format(file=file)}")
+    assert line.endswith("(see docs/how-to/acp.md)")
+
+
 def test_each_letter_is_a_prompt_of_one_process_with_the_operations_of_hive(host: CliHost) -> None:
     host.begin()
     host.send("who are you?")

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.agent.prompt_context import save_whole
-from hive_core.agent.session.runtimes.builtin import WrongPython
-from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliPlace, CliTurn
+from hive_core.agent.session.runtimes.cli_dialect import AcpDialect, CliMissing, CliPlace, CliTurn
 from hive_core.agent.session.settings_table import (
     Reader,
     read_agent_table,
     read_values,
     read_words,
 )
+
+_SEE: Final = "see docs/how-to/acp.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,22 @@ class CustomAcpDialect(AcpDialect):
 
     name = "acp"
 
-    def __init__(self, settings: AcpSettings, server: str) -> None:
+    def __init__(self, settings: AcpSettings, server: str, file: Path) -> None:
         self._settings = settings
+        self._file = file
         self.server = server
 
     def check(self, program: Path) -> None:
         del program
         command = self._settings.command
         if not command:
-            raise WrongPython("cannot run acp: [acp] of agent.toml names no `command`")
+            raise CliMissing(f"cannot run acp: [acp] of {self._file} names no `command` ({_SEE})")
         if shutil.which(command[0]) is None:
-            raise WrongPython(f"cannot run acp: the program {command[0]!r} is not installed here")
+            raise CliMissing(
+                f"cannot run acp: {command[0]!r}, the `command` of [acp] in {self._file}, is no"
+                " program of this container; install it in the image of the agent, or for the"
+                f" image `host` in /usr/local/bin of the host ({_SEE})"
+            )
 
     def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
         return {tool: tool for tool in kinds}

@@ -49,7 +49,7 @@ class CliCommand:
         return self.place.folder / "bin" / self.dialect.name
 
     def check(self) -> None:
-        """Raise WrongPython where the CLI is not there."""
+        """Raise CliMissing where the CLI is not there."""
         self.dialect.check(self.program)
 
     def close(self) -> None:

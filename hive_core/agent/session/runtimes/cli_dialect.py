@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent.session.runtimes.builtin import WrongPython
 from hive_core.agent.session.server_socket import SessionTool
 from hive_core.agent.session.servers import ServerTool
+from hive_core.errors import HiveError
 
 UNGRANTED: Final = "ungranted"  # the kind of an error: a program used a tool without a grant
 SERVED: Final = ("operation", "server", "session")  # the kinds of tools that a CLI has from hive
@@ -22,6 +22,12 @@ CLIS_FOLDER: Final = Path("/opt/hive/clis")
 # hive-model says whose budget is used up; some CLIs show that and not the status.
 _BUDGET: Final = re.compile(r"\bbudget\b|quota", re.IGNORECASE)
 _STATUS: Final = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|\b(402|429) ", re.IGNORECASE)
+
+
+class CliMissing(HiveError):
+    """The program of a CLI is not in this container."""
+
+    exit_code = 78  # EX_CONFIG
 
 
 @dataclass(slots=True)
@@ -115,9 +121,9 @@ class CliDialect(ABC):
         return bool(session)
 
     def check(self, program: Path) -> None:
-        """Raise WrongPython where the program is not there."""
+        """Raise CliMissing where the program is not there."""
         if not program.exists():
-            raise WrongPython(
+            raise CliMissing(
                 f"cannot run {self.name}: it is not at {program}; the host installs it with"
                 f" `hive runtime install {self.name}`"
             )
