@@ -81,14 +81,39 @@ def test_chat_refuses_a_stopped_agent(
     assert not hive.peer.params_of("Send")
 
 
+@pytest.mark.parametrize(
+    ("state", "wakes", "start"),
+    [("sleeping", False, "`hive start foo` starts it"), ("sleeping", True, "a message wakes it"),
+     ("stopping", False, "`hive start foo` starts it"),
+     ("starting", False, "`hive todo` says what keeps it from starting, if anything does")],
+)  # fmt: skip
+def test_chat_says_at_once_what_starts_an_agent_that_does_not_run_and_sends(
+    hive: Hive,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    wakes: bool,  # noqa: FBT001 - of parametrize
+    start: str,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\n"))
+    hive.peer.answers["ListAgents"] = lambda _: {"agents": [{"name": "foo", "state": state}]}
+    hive.peer.answers["GetAgent"] = lambda _: {"name": "foo", "wakes": wakes}
+    hive.peer.answers["Send"] = lambda _: {"id": "m1"}
+    hive.peer.answers["ListMessages"] = lambda _: {"messages": [], "next": None}
+    done = hive("chat", "foo", "--wait", "0.05")
+    assert done.err.splitlines()[0] == (
+        f"foo does not run: it is {state}; {start}. It reads your messages when it runs"
+    )
+    assert hive.peer.params_of("Send")
+
+
 def test_a_chat_without_an_answer_says_so(hive: Hive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("hi\n"))
-    hive.peer.answers["ListAgents"] = lambda _: {"agents": [{"name": "foo", "state": "sleeping"}]}
+    hive.peer.answers["ListAgents"] = lambda _: {"agents": [{"name": "foo", "state": "running"}]}
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
     hive.peer.answers["ListMessages"] = lambda _: {"messages": [], "next": None}
     done = hive("chat", "foo", "--wait", "0.05")
     assert (done.status, done.err) == (
-        124, "hive: no answer from foo within 0.05s; it is sleeping\n",
+        124, "hive: no answer from foo within 0.05s; it is running\n",
     )  # fmt: skip
 
 

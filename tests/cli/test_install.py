@@ -53,6 +53,13 @@ def test_an_old_systemd_is_refused() -> None:
     assert layout.old_systemd(252) is None
 
 
+def test_each_service_that_is_installed_is_a_program_that_teardown_names() -> None:
+    services = [file for file in layout.unit_files(HERE) if file.path.suffix == ".service"]
+    small = [file for file in services if layout.is_of_small(file) and not layout.has_small()]
+    names = {file.path.stem for file in services if file not in small}
+    assert sorted(names) == sorted(layout.programs())
+
+
 def test_a_file_is_written_once_and_an_operators_file_is_kept(tmp_path: Path) -> None:
     result: list[str] = []
     machine = HostMachine(result.append)

@@ -96,7 +96,8 @@ def assert_teardown_asks(fresh: HiveHost) -> None:
     for text in (
         "This stops",
         "root",
-        "hived, hive-privd, hive-model and hive-egress",
+        "hive-privd, hived, hive-model, hive-egress, ",
+        "hive-web, hive-notify and hive-otel, and removes their units",
         "Files, settings and accounts stay",
     ):
         assert text in refused.stdout, refused

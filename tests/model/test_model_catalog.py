@@ -65,8 +65,31 @@ def test_without_a_default_an_agent_may_have_no_model() -> None:
     catalog = ModelCatalog(parse_models(MODELS.replace('default = "sonnet"', "")))
     assert catalog.own_model(agent()) == ""
     assert catalog.allowed_models(agent()) == ()
-    with pytest.raises(InvalidArgument, match="no model ''"):
-        check_spec(catalog, agent(runtime="builtin"))
+    reason = (
+        r"the runtime codex needs a model, and the agent has none: name one that"
+        r" /etc/hive/models.toml has \(opus, sonnet, rules\)"
+    )
+    with pytest.raises(InvalidArgument, match=reason):
+        check_spec(catalog, agent(runtime="codex"))
+
+
+def test_the_models_that_fit_a_runtime_are_named() -> None:
+    text = MODELS.replace(
+        "[models.rules]",
+        """[providers.three]
+base_url = "http://127.0.0.1:1/v1"
+wire = "responses"
+[models.gpt]
+provider = "three"
+name = "gpt"
+[models.rules]""",
+    )
+    catalog = ModelCatalog(parse_models(text))
+    check_spec(catalog, agent(runtime="codex", model="gpt"))
+    with pytest.raises(
+        InvalidArgument, match=r"name one of /etc/hive/models.toml that fits \(gpt\)"
+    ):
+        check_spec(catalog, agent(runtime="codex"))
 
 
 def test_an_agent_gives_its_own_models_and_those_of_the_tiers_up_to_its_own() -> None:
@@ -80,10 +103,27 @@ def test_an_agent_gives_its_own_models_and_those_of_the_tiers_up_to_its_own() ->
 @pytest.mark.parametrize(
     ("fields", "field", "reason"),
     [
-        ({"model": "gpt"}, "model", "no model 'gpt'; models.toml of this host has opus, sonnet"),
+        (
+            {"model": "gpt"},
+            "model",
+            "no model 'gpt'; /etc/hive/models.toml of this host"
+            " has opus, sonnet, rules; see docs/how-to/models.md",
+        ),
         ({"capabilities": ("model:gpt",)}, "capabilities", "no model 'gpt'"),
-        ({"runtime": "claude"}, "runtime", "needs a model of the wire messages; sonnet has chat"),
-        ({"runtime": "codex"}, "runtime", "needs a model of the wire responses; sonnet has chat"),
+        (
+            {"runtime": "claude"},
+            "runtime",
+            "needs a model of the wire messages; sonnet has chat:"
+            " no model of /etc/hive/models.toml has it, so declare one there; see"
+            " docs/how-to/claude-code.md",
+        ),
+        (
+            {"runtime": "codex"},
+            "runtime",
+            "needs a model of the wire responses; sonnet has chat:"
+            " no model of /etc/hive/models.toml has it, so declare one there; see"
+            " docs/how-to/codex.md",
+        ),
         ({"runtime": "scripted"}, "runtime", "sonnet is http"),
     ],
 )

@@ -126,8 +126,9 @@ def _confirm(machine: HostMachine, *, purge: bool) -> None:
         raise click.UsageError("standard input is not a terminal: teardown needs --yes")
     running = steps.running_agents(machine)
     agents = ", ".join(running[:_NAMED]) + (" and others" if running[_NAMED:] else "")
-    say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''}, hived,"
-        " hive-privd, hive-model and hive-egress, and removes their units.")  # fmt: skip
+    *first, last = layout.programs()
+    say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''},"
+        f" {', '.join(first)} and {last}, and removes their units.")  # fmt: skip
     if purge:
         say("It then removes every agent with all its files, the settings and the accounts; this"
             " cannot be undone.")  # fmt: skip

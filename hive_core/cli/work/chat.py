@@ -26,6 +26,8 @@ _DOWN: Final = (
     "failed",
     "absent",
 )  # the agent does not receive mail in these states
+# It receives mail once its machine runs; the message is kept until then.
+_LATER: Final = ("sleeping", "starting", "stopping", "deploying")
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 0.0)
 
 
@@ -143,8 +145,9 @@ def chat(session: Session, name: str, seconds: float, *, live: bool | None) -> N
     With --live, text that the session of NAME writes in a turn appears as it comes, after `NAME~`.
     An answer with the same text is not printed again.
 
-    At the end of the input the command waits for missing answers. The exit status is 124 when an
-    answer is missing, and 3 when NAME does not run.
+    At the end of the input the command waits for missing answers. An agent that sleeps or starts
+    gets the messages when it runs; the command says so at once. The exit status is 124 when an
+    answer is missing, and 3 when NAME is stopped, parked or failed.
     """
     talk = Conversation(session.socket, name)
     _check_runs(session, name)
@@ -168,10 +171,22 @@ def _state(session: Session, name: str) -> str:
 
 
 def _check_runs(session: Session, name: str) -> None:
-    """Refuse a chat with an agent that does not run."""
+    """Refuse a chat with an agent that does not run; say what one does that will run later."""
     state = _state(session, name)
     if state in _DOWN:
         raise NotRunning(
             f"cannot chat with {name}: it is {state}; `hive start {name}` starts it, `hive send"
             f" {name} TEXT` leaves a message"
         )
+    if state in _LATER:
+        say(f"{name} does not run: it is {state}; {_next_start(session, name, state)}."
+            " It reads your messages when it runs")  # fmt: skip
+
+
+def _next_start(session: Session, name: str, state: str) -> str:
+    """What starts an agent in this state."""
+    if state == "sleeping" and session.ask("get_agent", agent=name).get("wakes"):
+        return "a message wakes it"
+    if state in ("starting", "deploying"):
+        return "`hive todo` says what keeps it from starting, if anything does"
+    return f"`hive start {name}` starts it"

@@ -21,6 +21,11 @@ CAPABILITY: Final = "model:"
 CLI_WIRES: Final[Mapping[Runtime, Wire]] = {
     Runtime.CLAUDE: Wire.MESSAGES, Runtime.CODEX: Wire.RESPONSES, Runtime.OPENCODE: Wire.CHAT,
 }  # fmt: skip
+# The page of docs/how-to that says how an agent gets such a model.
+_PAGES: Final[Mapping[Runtime, str]] = {
+    Runtime.CLAUDE: "claude-code", Runtime.CODEX: "codex", Runtime.OPENCODE: "opencode",
+}  # fmt: skip
+_FILE: Final = "/etc/hive/models.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,8 @@ class ModelCatalog:
         if alias not in self.file.models:
             there = ", ".join(self.aliases) or "none"
             raise InvalidArgument(
-                f"no model {alias!r}; models.toml of this host has {there}", field=field
+                f"no model {alias!r}; {_FILE} of this host has {there}; see docs/how-to/models.md",
+                field=field,
             )
 
     def check_capabilities(
@@ -93,6 +99,12 @@ class ModelCatalog:
         if spec.runtime is None:
             return
         alias = self.own_model(spec)
+        if not alias:
+            raise InvalidArgument(
+                f"the runtime {spec.runtime} needs a model, and the agent has none: name one that"
+                f" {_FILE} has ({', '.join(self.aliases) or 'none yet'}), or its `default`;"
+                " see docs/how-to/models.md", field="model",
+            )  # fmt: skip
         self.check_alias(alias)
         kind = self.file.provider_of(alias).kind
         if spec.runtime is Runtime.SCRIPTED and kind is not ProviderKind.SCRIPTED:
@@ -104,9 +116,16 @@ class ModelCatalog:
         if needed is not None and wire is not needed:
             raise InvalidArgument(
                 f"the runtime {spec.runtime} needs a model of the wire {needed}; {alias} has"
-                f" {wire}",
+                f" {wire}: {self._fitting(needed)}; see docs/how-to/{_PAGES[spec.runtime]}.md",
                 field="runtime",
             )
+
+    def _fitting(self, wire: Wire) -> str:
+        """What the operator does where an agent needs a model of this wire."""
+        fitting = [alias for alias in self.aliases if self.file.wire_of(alias) is wire]
+        if fitting:
+            return f"name one of {_FILE} that fits ({', '.join(fitting)})"
+        return f"no model of {_FILE} has it, so declare one there"
 
     def faults(self) -> list[str]:
         """Tiers whose model models.toml does not have, in words."""

@@ -52,6 +52,9 @@ WEB_UNITS: Final = ("hive-web.socket",)  # it starts hive-web.service at the fir
 LOGIN_UNITS: Final = ("hive-notify.service", "hive-otel.service")  # where hive.toml wants them
 SMALL_UNITS: Final = ("hive-small.socket",)  # it starts hive-small.service at the first call
 ON_DEMAND: Final = ("hive-small.service", "hive-web.service")
+# Whatever runs beside agents; what is optional may not be there.
+OPTIONAL_UNITS: Final = (*SMALL_UNITS, *WEB_UNITS, *LOGIN_UNITS)
+ALL_UNITS: Final = (*UNITS, *OPTIONAL_UNITS, *ON_DEMAND)
 SOCKETS: Final = (Path("/run/hive-model"), Path("/run/hive-small"))
 REMOTE: Final = "git-remote-hive"  # git searches PATH for it
 LINK: Final = Path("/usr/local/bin") / REMOTE
@@ -163,6 +166,12 @@ def is_of_small(file: File) -> bool:
 def has_small() -> bool:
     """Whether the embedded model is installed."""
     return Path(SMALL, "bin/python").exists()
+
+
+def programs() -> list[str]:
+    """The programs that the units run, without the embedded model where it is not installed."""
+    names = dict.fromkeys(unit.rpartition(".")[0] for unit in ALL_UNITS)
+    return [name for name in names if name != SMALL_USER or has_small()]
 
 
 def config_files() -> list[File]:

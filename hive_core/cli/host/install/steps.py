@@ -140,11 +140,11 @@ def running_agents(machine: HostMachine) -> list[str]:
 def remove(machine: HostMachine) -> None:
     """Stop everything and remove the units; files and accounts stay."""
     check_removable()
-    optional = (*layout.SMALL_UNITS, *layout.WEB_UNITS, *layout.LOGIN_UNITS)
-    machine.end((*layout.UNITS[1:], *optional, *layout.ON_DEMAND), _PATIENCE)
+    helper, *others = layout.ALL_UNITS
+    machine.end(others, _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
-    machine.end(("hive-privd.service",), _PATIENCE)
-    units = (*layout.UNITS, *optional)
+    machine.end((helper,), _PATIENCE)
+    units = (*layout.UNITS, *layout.OPTIONAL_UNITS)
     machine.run("systemctl", "disable", "--quiet", *units, check=False)
     machine.unmount_below(layout.HOME)
     machine.unmount_below(layout.RUN)
