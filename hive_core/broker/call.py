@@ -63,6 +63,10 @@ class StatesView(Protocol):
         """The alarms about one agent each, by its UUID."""
         ...
 
+    def alarm_agents(self) -> Mapping[str, str]:
+        """The name of the agent that an alarm is about, by its text."""
+        ...
+
     def alarms(self) -> Sequence[str]:
         """Warnings for the operator."""
         ...

@@ -46,7 +46,8 @@ class NoticeItem:
         """Whether the receiver asked for such items."""
         if self.notice_class not in route.classes:
             return False
-        return not route.agents or not self.agent or self.agent in route.agents
+        is_for_all = not self.agent or self.kind == "alarm"
+        return not route.agents or is_for_all or self.agent in route.agents
 
     def title(self, route: NotifyRoute) -> str:
         """The line that is sent: with what the route lets leave the host."""

@@ -163,12 +163,6 @@ class ObservedState:
 
     def alarms(self) -> Sequence[str]:
         """Damage, failing steps, failed and parked agents, changed files of the meta repository."""
-        held = (
-            f"may still hold files of {revocation.name}, and were not restarted:"
-            f" {self._names(revocation)}"
-            for revocation in self.cache.revocations.values()
-            if agents_left_running(revocation, self.places)
-        )
         dirty = (
             f"changed in the folder of meta and not committed: {path}"
             for path in self.changed_paths
@@ -181,11 +175,32 @@ class ObservedState:
             *self.troubles.values(),
             *sorted(self.agent_alarms().values()),
             *price_alarms(self.cache.ledger),
-            *held,
+            *(text for _, text in self._held_files()),
         )
+        return [*damage, *troubles, *dirty, *(text for _, text in self._placed_agents())]
+
+    def alarm_agents(self) -> Mapping[str, str]:
+        """The name of the agent that an alarm is about, by its text."""
+        by_uuid = (*self.troubles.items(), *self.agent_alarms().items())
+        names = self.places.by_uuid
+        of_uuid = {text: names[uuid].name for uuid, text in by_uuid if uuid in names}
+        of_name = (*self._held_files(), *self._placed_agents())
+        return {**of_uuid, **{text: name for name, text in of_name}}
+
+    def _held_files(self) -> Iterator[tuple[str, str]]:
+        """Agents whose files others may still hold, each with the alarm about it."""
+        for revocation in self.cache.revocations.values():
+            if agents_left_running(revocation, self.places):
+                yield (
+                    revocation.name,
+                    f"may still hold files of {revocation.name}, and were not restarted:"
+                    f" {self._names(revocation)}",
+                )
+
+    def _placed_agents(self) -> Iterator[tuple[str, str]]:
+        """Agents that were committed without a place, each with the alarm about it."""
         root = self.cache.settings.root.name
-        hung = placed_agents.alarms(self.cache.ledger, self.places, root, self.clock.now())
-        return [*damage, *troubles, *dirty, *hung]
+        return placed_agents.alarms(self.cache.ledger, self.places, root, self.clock.now())
 
     def _failures_without_parent(self) -> Iterator[tuple[str, str]]:
         """Failures of roots, which have no parent to notify, by UUID."""

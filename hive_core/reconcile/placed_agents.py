@@ -20,14 +20,15 @@ def record_placed_agents(ledger: Ledger, uuids: Iterable[str], now: float) -> No
     ledger.marks.put(_MARK, json.dumps(rows[-_MOST:]))
 
 
-def alarms(ledger: Ledger, places: Placements, root: str, now: float) -> Iterator[str]:
-    """The operator's alarms about agents that were not moved since."""
+def alarms(ledger: Ledger, places: Placements, root: str, now: float) -> Iterator[tuple[str, str]]:
+    """The operator's alarms about agents that were not moved since, each with the agent's name."""
     for uuid, at in _rows(ledger):
         place = places.by_uuid.get(uuid)
         if place is not None and place.parent == root and now - at < TOLD_FOR:
             yield (
+                place.name,
                 f"{place.name} was committed by hand without a place in topology.json:"
-                f" it was placed under {root} (change it with `hive move`)"
+                f" it was placed under {root} (change it with `hive move`)",
             )
 
 

@@ -126,6 +126,7 @@ def test_repeated_crashes_of_the_root_agent_raise_an_alarm(host: HiveHost) -> No
     assert re.search(expected, host.hive("status"))
     (row,) = [item for item in host.json("todo") if item["kind"] == "alarm"]
     assert re.fullmatch(expected, row["text"])
+    assert row["agent"] == "root"
     host.hive("restart", "root")
     host.wait("running", "root")
     assert "in a row" not in host.hive("status")

@@ -57,6 +57,13 @@ def test_what_waits_has_a_class_by_its_kind() -> None:
     ]  # fmt: skip
 
 
+def test_an_alarm_about_an_agent_is_sent_by_the_routes_of_other_agents_too() -> None:
+    rows: list[Row] = [{"kind": "alarm", "id": "", "agent": "bob", "text": "bob failed 3 times"}]
+    (item,) = todo_items(rows)
+    assert item.is_for(ROUTE.model_copy(update={"agents": ("lead",)}))
+    assert item.title(ROUTE) == "hive: alarm of bob"
+
+
 def test_ended_tasks_of_the_operator_and_budgets_are_told() -> None:
     task = {"seq": 4, "kind": "task", "target": "ann", "operation": "finish", "reason": "",
             "fields": {"task": "t1", "assigner": "operator", "state": "done"}}  # fmt: skip

@@ -165,9 +165,10 @@ def test_a_parked_or_failed_root_has_one_row(world: World) -> None:
         root: "root failed and stays down", other: "a2 is parked: ended with 7",
         world.uuid("b"): "b failed 3 times in a row",
     })  # fmt: skip
+    world.seen.warned_agents["b failed 3 times in a row"] = "b"
     listed = rows(world.call("operator", "todo")["todo"])
     assert [(entry["kind"], entry["agent"], entry["text"]) for entry in listed] == [
-        ("alarm", "", "b failed 3 times in a row"),
+        ("alarm", "b", "b failed 3 times in a row"),
         ("parked", "a2", "a2 is parked: ended with 7"),
         ("failed", "root", "root failed and stays down"),
     ]

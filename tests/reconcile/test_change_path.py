@@ -155,7 +155,9 @@ def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[
     async def story(harness: ReconcilerHarness) -> None:
         harness.refuse("Mount", kind("no room for it"))
         job = await harness.want(DesiredState.RUNNING, "bob", fresh=True)
-        assert any("no room" in alarm for alarm in harness.observed.alarms())
+        (alarm,) = harness.observed.alarms()
+        assert "no room" in alarm
+        assert harness.observed.alarm_agents() == {alarm: "bob"}
         for _ in range(4):
             await harness.advance(1)
         assert harness.job(job.id).error.startswith(f"{kind.__name__}: cannot reconcile agent bob")

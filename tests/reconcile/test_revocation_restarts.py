@@ -62,6 +62,7 @@ def test_without_restarts_possible_holders_are_reported_until_they_end(
         assert harness.observed.alarms() == [
             "may still hold files of bob, and were not restarted: eve"
         ]
+        assert set(harness.observed.alarm_agents().values()) == {"bob"}
         harness.restart()
         await harness.settle()
         await harness.want(DesiredState.RUNNING, "eve", fresh=True)
