@@ -29,9 +29,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
+import httpx2
+
 from hive_core.runtime.child import SOCKET, serve
 from hive_core.runtime.prompts import render  # noqa: F401 - a runtime needs it; imported once, here
-from hive_core.runtime.wire import WIRES, ModelChoice, build_model, http_client
+from hive_core.runtime.turn_request import read_messages
+from hive_core.runtime.wire import BASE, WIRES, ModelChoice, build_model, http_client
 
 REQUEST_MOST: Final = 1 << 16
 NAME: Final = "hive-forkserver"
@@ -39,6 +42,7 @@ CHILD_NAME: Final = "hive-runtime"
 _DESCRIPTORS: Final = 2
 _FIRST_FREE: Final = 3  # behind standard input, output and errors
 _UMASK: Final = 0o077
+_NO_SOCKET: Final = f"{os.devnull}/none"  # no process can listen there
 
 
 class BadForkRequest(ValueError):
@@ -125,11 +129,11 @@ class ForkServer:
         os.close(handle)
 
     def _warm_up(self, wire: str) -> None:
-        """Import the libraries of this wire, and freeze the heap so that forks do not scan it."""
+        """Do once what each runtime would do, and freeze the heap so that forks do not scan it."""
         if wire in self._warm or wire not in WIRES:
             return
         gc.disable()
-        build_model(ModelChoice("warm-up", wire), http_client(SOCKET))
+        asyncio.run(_warm_up_model(wire))
         self._warm.add(wire)
         gc.collect()
         gc.freeze()
@@ -174,6 +178,15 @@ class ForkServer:
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket) and key.fileobj is not self._channel:
                 self._end(key.fileobj, key.data)
+
+
+async def _warm_up_model(wire: str) -> None:
+    """Import the libraries of this wire, and what they import and build at their first use."""
+    read_messages(b"")  # builds the validators of histories
+    async with http_client(_NO_SOCKET) as client:
+        build_model(ModelChoice("warm-up", wire), client)
+        with suppress(httpx2.TransportError):
+            await client.get(BASE)
 
 
 def _close_all_but(descriptor: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -40,7 +41,9 @@ class UnknownWire(ValueError):
 
 def http_client(path: str) -> httpx2.AsyncClient:
     """An HTTP client of a Unix socket; never a redirect, never a proxy of the environment."""
-    transport = httpx2.AsyncHTTPTransport(uds=path)
+    # No encryption on this socket, so no certificates are loaded.
+    plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    transport = httpx2.AsyncHTTPTransport(verify=plain, uds=path)
     return httpx2.AsyncClient(
         transport=transport, timeout=_TIMEOUT, trust_env=False, follow_redirects=False
     )

@@ -260,3 +260,17 @@ def _tool_name(tool: dict[str, object]) -> object:
     function = tool["function"]
     assert isinstance(function, dict)
     return function["name"]
+
+
+def test_a_runtime_that_was_forked_reads_no_library_and_no_certificate_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """Its server has done that for all of them; each reads what the turn needs."""
+    path = tmp_path / "model.sock"
+    with fake_model(path), runtime_process(path) as process:
+        process.turn("hello")
+        process.keep()
+        process.next("end")
+        name, size = Path(f"/proc/{process.process.pid}/io").read_text().split()[:2]
+        assert name == "rchar:"  # proc(5): what it read, from files and from the disk's cache
+        assert int(size) < 100_000
