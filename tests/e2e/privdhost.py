@@ -15,7 +15,7 @@ from typing import Self
 from e2e.labhost import Lab, LabError
 from long import at_most
 
-from hive_core.errors import from_wire
+from hive_core.errors import HiveError, from_wire
 from hive_core.plan.actions import (
     AGENT_BASES,
     JOB_BASES,
@@ -25,14 +25,16 @@ from hive_core.plan.actions import (
     MakeNode,
     MakeSocketDirectory,
     Mount,
+    ObserveStorage,
     ObserveUnit,
+    RemoveSocketDirectory,
     RunJob,
     StartUnit,
     StopUnit,
     UnitLimits,
     Unmount,
 )  # fmt: skip
-from hive_core.plan.results import Done, Result, UnitFacts, encode, read
+from hive_core.plan.results import Done, Result, StorageFacts, UnitFacts, encode, read
 
 PACKAGE = "/usr/src/hive/hive_core"
 _SETUP = f"""
@@ -265,6 +267,20 @@ class PrivdHost:
         output = self.lab.run(["journalctl", "--output=cat", *match], check=False).stdout
         return output.splitlines()
 
+    def end_all(self) -> None:
+        """End all agents and jobs, and take away what is mounted for them."""
+        units = ("hive-agent@*", "hive-job@*")
+        self.lab.run(["systemctl", "kill", "--signal=KILL", *units], check=False)
+        listed = ["systemctl", "list-units", "--plain", "--no-legend", *units]
+        self.until(lambda: self.lab.run(listed).stdout == "", "an agent does not end", 30)
+        self.reconnect()
+        facts = self.do(ObserveStorage())
+        assert isinstance(facts, StorageFacts)
+        for uuid in facts.mounts:
+            self.do(Unmount(uuid))
+        for uuid in facts.socket_directories:
+            self.do(RemoveSocketDirectory(uuid))
+
     @staticmethod
     def until(condition: Callable[[], bool], failure: str, seconds: float = 15) -> None:
         deadline, began = time.monotonic() + at_most(seconds), time.monotonic()
@@ -274,6 +290,29 @@ class PrivdHost:
             # Who looks by starting processes leaves the machine to what it waits for.
             time.sleep(max(0.02, time.monotonic() - began))
             began = time.monotonic()
+
+
+class SharedPrivdHost:
+    """The lab of the files about the root helper: each of them begins without agents."""
+
+    def __init__(self) -> None:
+        self._host: PrivdHost | None = None
+
+    def prepare(self) -> PrivdHost:
+        if self._host is not None:
+            try:
+                self._host.end_all()
+            except (AssertionError, HiveError, LabError, OSError, ValueError):  # of a failed test
+                self.close()
+        if self._host is None:
+            self._host = PrivdHost(Lab().start())
+        return self._host
+
+    def close(self) -> None:
+        if self._host is not None:
+            self._host.hang_up()
+            self._host.lab.stop()
+            self._host = None
 
 
 def _rung(pipe: Path) -> bool:

@@ -38,6 +38,12 @@ FILES: Final = {
         "test_rows_subagents", "test_rows_clones", "test_rows_sessions", "test_rows_queens",
         "test_cli_runtimes",
     ),
+    "privd": (  # a root helper without hived (privdhost.py)
+        "test_privd_start", "test_privd_end", "test_privd_boot", "test_privd_limits",
+        "test_privd_move", "test_privd_attacks", "test_privd_attacks_shared",
+        "test_privd_attacks_probe", "test_privd_attacks_hived", "test_privd_jobs",
+        "test_privd_stores", "test_privd_in_time", "test_privd_attacks_races",
+    ),
 }  # fmt: skip
 _NAMES: Final = {file: name for name, files in FILES.items() for file in files}
 _PLACES: Final = {file: number for number, file in enumerate(_NAMES)}

@@ -13,6 +13,7 @@ import time
 import pytest
 from e2e.command_host import make_command_host
 from e2e.hivehost import HiveHost
+from e2e.probe_targets import PROBE, canaries, escapes, options
 from e2e.shared_hosts import SharedHost
 from long import at_most
 
@@ -150,3 +151,17 @@ def test_call_reaches_any_method_also_inside_an_agent(host: HiveHost) -> None:
     said = host.fails(5, "call", "Stop", '{"agent": "lead"}', "--as", "worker")
     assert said == "hive-agent: cannot stop lead: not your descendant\n"
     assert "did you mean get_logs" in host.fails(2, "call", "get_log")
+
+
+def test_an_operator_shell_is_confined_like_the_agent(host: HiveHost) -> None:
+    """Attack 5: files of the container decide what a shell in it does."""
+    host.grow(full={"command": ["sleep", "1000"], "boot": True})
+    with canaries(host.lab) as pid:
+        answer = options(pid, "--structure=/tree", "--structure=/tree/kids")
+        for name in ("worker", "full"):
+            said = host.shell(name, "/usr/bin/python3", "-I", PROBE, *answer, check=False)
+            result = escapes({row["name"]: row for row in json.loads(said)["attempts"]})
+            # Whoever enters joins the agent's control groups, whose root may write in them: it can
+            # end the shell, and that is all.
+            result.pop("control_groups", None)
+            assert result == {}

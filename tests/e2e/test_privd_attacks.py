@@ -5,12 +5,10 @@ and attacks by a hived that was taken over.
 """
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from e2e.attackers import KINDS, attack, both
-from e2e.labhost import Lab
-from e2e.privdhost import Agent, PrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
 from long import at_most
 
 from hive_core.plan.actions import AdoptRoot, ArchiveNode, JobKind, MakeNode, RunJob, Unmount
@@ -19,9 +17,8 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 @pytest.fixture(scope="module")

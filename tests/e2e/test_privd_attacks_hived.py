@@ -1,12 +1,10 @@
 """Attacks by a hived that was taken over: all that it may ask for, and where it may write."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from e2e.attackers import as_hive
-from e2e.labhost import Lab
-from e2e.privdhost import Agent, PrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
 
 from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.plan.actions import (
@@ -40,9 +38,8 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 def test_11_hived_cannot_replace_what_belongs_to_root(host: PrivdHost) -> None:
@@ -74,16 +71,16 @@ def test_11_a_socket_directory_full_of_links_leads_nowhere(host: PrivdHost) -> N
     """What hived puts into a socket directory is not followed, and only that is removed."""
     agent = host.agent()
     host.prepare(agent)
-    bait = host.lab.path("/var/lib/bait")
+    bait = host.lab.path("/var/lib/decoy")
     bait.mkdir()
     (bait / "canary").write_text("whole")
     directory = f"/run/hive/agents/{agent.uuid}"
     as_hive(
         host,
         f"""
-cd {directory}/run; ln -s /var/lib/bait link; ln -s /etc/passwd identity.json; mkfifo fifo
-mkdir -p deep/er; ln -s /var/lib/bait deep/er/link
-(while :; do rm -rf deep; ln -s /var/lib/bait deep; rm deep; mkdir deep; ln -s / deep/x; done) \\
+cd {directory}/run; ln -s /var/lib/decoy link; ln -s /etc/passwd identity.json; mkfifo fifo
+mkdir -p deep/er; ln -s /var/lib/decoy deep/er/link
+(while :; do rm -rf deep; ln -s /var/lib/decoy deep; rm deep; mkdir deep; ln -s / deep/x; done) \\
     >/dev/null 2>&1 & echo $! >/tmp/swapper
 """,
     )

@@ -17,39 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.hivehost import HiveHost
-from e2e.labhost import CHECKOUT, Lab
-from e2e.privdhost import Agent, PrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
+from e2e.probe_targets import PROBE, WORD, canaries, escapes, options
 
 from hive_core.plan.actions import STORAGE_BASE
 
 pytestmark = pytest.mark.lab
 
-PROBE = CHECKOUT / "tests/probe/probe.py"
-IN_LAB = "/usr/src/hive/tests/probe/probe.py"
-WORD, ABOVE = "a-word-of-the-host", "a-word-of-an-ancestor"
-CANARIES = """
-import ctypes, os, socket, sys, time
-LIBC = ctypes.CDLL(None)
-files = {"/root/canary": 0o600, "/var/lib/canary": 0o644, "/srv/canary": 0o666}
-for path, mode in files.items():
-    with open(path, "w") as file:
-        file.write(sys.argv[1])
-    os.chmod(path, mode)
-tcp = socket.socket(); tcp.bind(("127.0.0.1", 7777)); tcp.listen()
-held = [tcp]
-os.makedirs("/nix/var/nix/daemon-socket", exist_ok=True)
-nix = "/nix/var/nix/daemon-socket/socket"
-for address in ("\\0canary", "/run/canary.sock", nix):
-    wire = socket.socket(socket.AF_UNIX); wire.bind(address); wire.listen(); held.append(wire)
-os.chmod("/run/canary.sock", 0o777)
-os.chmod(nix, 0o777)
-assert LIBC.shmget(0x1234, 4096, 0o1666) >= 0
-assert LIBC.mq_open(b"/canary", os.O_CREAT | os.O_RDWR, 0o666, None) >= 0
-assert LIBC.syscall(248, b"user", b"canary", b"secret", 6, -4) >= 0
-print(os.getpid(), flush=True)
-time.sleep(3600)
-"""
+ABOVE = "a-word-of-an-ancestor"
 # What a container has that keeps nothing but its own mounts: root is root of the host.
 PLAIN = """
 mkdir -p /srv/plain/etc /srv/plain/usr /srv/plain/tmp /srv/ro /srv/rw
@@ -73,36 +48,21 @@ class ProbeTargets:
         return options(self.pid, "--leave", *more)
 
 
-def options(pid: int, *more: str) -> list[str]:
-    """What the probe knows of the outside; words are spelled backwards."""
-    return ["--json", "--pid", str(pid), f"--word={WORD[::-1]}", "--tcp=127.0.0.1:7777",
-            "--abstract=canary", "--unix=/run/canary.sock", "--ipc=0x1234", "--mq=canary",
-            "--key=canary", "--canary=root/canary", "--canary=var/lib/canary",
-            "--canary=srv/canary", "--canary=var/lib/hive/tree", "--shared=/tree/state",
-            "--mine=/run/host/notify", "--mine=/run/hive/broker.sock",
-            "--mine=/run/hive/model.sock", *more]  # fmt: skip
-
-
 @pytest.fixture(scope="module")
-def scene(lab: Lab) -> Iterator[ProbeTargets]:
-    with PrivdHost(lab) as host:
-        canary = ["/usr/bin/env", f"CANARY={WORD}", "/usr/bin/python3", "-Ic", CANARIES, WORD]
-        outside = lab.popen(canary, stdout=-1)
-        assert outside.stdout is not None
-        pid = int(outside.stdout.readline())
+def scene(shared_privd: SharedPrivdHost) -> Iterator[ProbeTargets]:
+    host = shared_privd.prepare()
+    with canaries(host.lab) as pid:
         agents = {"plain": host.running(), "booted": host.running(boot=True, command=())}
         for agent in (*agents.values(), sibling := host.running()):
             word = WORD if agent is sibling else ABOVE
             host.lab.path(agent.node / "state/mine").write_text(word)
         yield ProbeTargets(host, pid, agents, host.running(agents["plain"]))
-        outside.kill()
-        outside.communicate()
 
 
 def probe(scene: ProbeTargets, agent: Agent, *options: str) -> dict[str, dict[str, Any]]:
     """Run the probe as root of an agent, confined as the agent's own services are."""
     state = scene.host.lab.path(agent.node / "state")
-    (state / "probe.py").write_bytes(PROBE.read_bytes())
+    (state / "probe.py").write_bytes(scene.host.lab.path(PROBE).read_bytes())
     os.chown(state / "probe.py", STORAGE_BASE, STORAGE_BASE)
     words = ["python3", "-I", "probe.py", *scene.options(*options)]
     if agent.boot:
@@ -114,15 +74,6 @@ def probe(scene: ProbeTargets, agent: Agent, *options: str) -> dict[str, dict[st
     return {row["name"]: row for row in rows}
 
 
-def out(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """What got out of the container; what was merely gained within it is another matter."""
-    return {
-        name: row["detail"]
-        for name, row in rows.items()
-        if row["outcome"] == "ESCAPED" and not row["inside"]
-    }
-
-
 @pytest.mark.parametrize("kind", ["plain", "booted"])
 def test_nothing_leads_out_of_a_container(scene: ProbeTargets, kind: str) -> None:
     """Attacks 1, 2, 6, 7, 8, 10 and 11, as root of a parent whose child is mounted."""
@@ -132,7 +83,7 @@ def test_nothing_leads_out_of_a_container(scene: ProbeTargets, kind: str) -> Non
         places += [f"/tree/kids/{scene.child.lineage[-1]}{below}" for below in ("", "/kids")]
     before = scene.host.lab.run(["sh", "-c", "hostname; cat /proc/sys/kernel/core_pattern"]).stdout
     rows = probe(scene, agent, *(f"--structure={place}" for place in places))
-    assert out(rows) == {}
+    assert escapes(rows) == {}
     assert rows["setuid_inside"]["outcome"] == "held"
     # Everything was tried: a canary that is not there, or a broken attempt, would prove nothing.
     unused = [name for name, row in rows.items() if row["outcome"] == "not applicable"]
@@ -152,7 +103,7 @@ def test_nothing_leads_out_of_a_container(scene: ProbeTargets, kind: str) -> Non
 def test_a_child_reads_nothing_of_its_ancestors(scene: ProbeTargets) -> None:
     """Attack 10: nor does it change where it hangs."""
     rows = probe(scene, scene.child, f"--word={ABOVE[::-1]}", "--structure=/tree")
-    assert out(rows) == {}
+    assert escapes(rows) == {}
     scene.host.lab.path(scene.child.node / "state/hive-probe-planted-setuid").unlink()
 
 
@@ -160,42 +111,14 @@ def test_the_probe_escapes_where_root_is_root_of_the_host(scene: ProbeTargets) -
     """Attack 1, check L1: a read-only mount is no boundary without a user namespace."""
     lab = scene.host.lab
     lab.run(["sh", "-ec", PLAIN])
-    command = [*NSPAWN, IN_LAB, *scene.options("--shared=/tree")]
+    command = [*NSPAWN, PROBE, *scene.options("--shared=/tree")]
     done = lab.run(command, check=False)
     rows = {row["name"]: row for row in json.loads(done.stdout)["attempts"]}
-    result = out(rows)
+    result = escapes(rows)
     assert "/applied by_remount" in result["remount"]
     assert {"device_nodes", "setuid_on_shared", "kernel_knobs", "host_network"} <= result.keys()
     left = lab.path("/srv/rw/hive-probe-planted-setuid").stat()
     assert (left.st_uid, left.st_mode & stat.S_ISUID) == (0, stat.S_ISUID)
-
-
-def test_an_operator_shell_is_confined_like_the_agent() -> None:
-    """Attack 5: files of the container decide what a shell in it does."""
-    with Lab() as lab:
-        _shells(lab)
-
-
-def _shells(lab: Lab) -> None:
-    host = HiveHost(lab)
-    host.setup()
-    host.grow(
-        shut={"command": ["sleep", "1000"]}, full={"command": ["sleep", "1000"], "boot": True}
-    )
-    canary = ["/usr/bin/env", f"CANARY={WORD}", "/usr/bin/python3", "-Ic", CANARIES, WORD]
-    outside = lab.popen(canary, stdout=-1)
-    assert outside.stdout is not None
-    answer = options(int(outside.stdout.readline()), "--structure=/tree", "--structure=/tree/kids")
-    for name in ("shut", "full"):
-        said = host.shell(name, "/usr/bin/python3", "-I", IN_LAB, *answer, check=False)
-        result = out({row["name"]: row for row in json.loads(said)["attempts"]})
-        # Whoever enters joins the agent's control groups, whose root may write in them: it can
-        # end the shell, and that is all.
-        result.pop("control_groups", None)
-        assert result == {}
-    outside.kill()
-    outside.communicate()
-    host.close_connections()
 
 
 def planted_files(host: PrivdHost) -> set[Path]:

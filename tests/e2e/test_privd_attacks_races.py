@@ -19,7 +19,7 @@ from pathlib import Path
 import long
 import pytest
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, PrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
 from e2e.racers import AGENT, DAEMON
 
 from hive_core.errors import Conflict, HiveError, NotFound
@@ -110,13 +110,13 @@ def look(lab: Lab) -> str:
 
 
 @pytest.fixture(scope="module")
-def race(lab: Lab) -> Iterator[Race]:
-    lab.run(["sh", "-ec", _BAIT])
+def race(shared_privd: SharedPrivdHost) -> Race:
+    host = shared_privd.prepare()
+    host.lab.run(["sh", "-ec", _BAIT])
+    host.prepare_tree()
     number = long.seed()
     print("seed", number)  # noqa: T201 - shown when it fails: the way to the same race again
-    with PrivdHost(lab) as host:
-        host.prepare_tree()
-        yield Race(host, random.Random(number))  # noqa: S311 - not for secrets
+    return Race(host, random.Random(number))  # noqa: S311 - not for secrets
 
 
 def until(seconds: float, rounds: Iterator[Callable[[], None]]) -> int:
@@ -234,8 +234,9 @@ def test_11_socket_directories_are_used_while_hived_swaps_their_contents(race: R
     agent = host.running()
     before = look(host.lab)
     directory = f"/run/hive/agents/{agent.uuid}"
-    hive = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "/usr/bin/python3"]
-    swapper = host.lab.popen([*hive, "-Ic", DAEMON, directory])
+    # A change of the user would clear the signal that ends it with its parent.
+    hive = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "--pdeathsig=keep", "--"]
+    swapper = host.lab.popen([*hive, "/usr/bin/python3", "-Ic", DAEMON, directory])
 
     def turn() -> None:
         race.do(a.MakeSocketDirectory(agent.uuid), may_fail=True)

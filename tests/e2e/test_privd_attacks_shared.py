@@ -1,13 +1,11 @@
 """Attacks on what agents share: limits, counters, control groups, and what was taken away."""
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 from e2e.attackers import KINDS, attack, both
-from e2e.labhost import Lab
-from e2e.privdhost import Agent, PrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
 from long import at_most
 
 from hive_core.errors import NotFound
@@ -19,9 +17,8 @@ BOUND = 100  # inotify instances of one container
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 @pytest.fixture(scope="module")

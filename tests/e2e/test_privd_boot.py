@@ -2,20 +2,17 @@
 
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
-from e2e.labhost import Lab
-from e2e.privdhost import PrivdHost
+from e2e.privdhost import PrivdHost, SharedPrivdHost
 from long import at_most
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 def test_a_booted_agent_becomes_ready_without_failed_units(host: PrivdHost) -> None:

@@ -1,11 +1,9 @@
 """How containers end, and what is written down and left of it."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
-from e2e.labhost import Lab
-from e2e.privdhost import PrivdHost
+from e2e.privdhost import PrivdHost, SharedPrivdHost
 from long import at_most
 
 from hive_core.plan.actions import KillUnit, StopUnit
@@ -15,9 +13,8 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 def test_a_stop_is_graceful(host: PrivdHost) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from e2e.labhost import Lab
-from e2e.privdhost import PrivdHost
+from e2e.privdhost import PrivdHost, SharedPrivdHost
 from long import at_most
 
 from hive_core.errors import TimedOut
@@ -22,9 +21,8 @@ FILES = 400_000
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 @contextmanager

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from e2e.attackers import as_hive
-from e2e.labhost import Lab
-from e2e.privdhost import Agent, PrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
 
 from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.plan.actions import STORAGE_BASE, JobKind, KillUnit, MakeNode, RunJob, Unmount
@@ -28,12 +27,15 @@ sys.exit(done.returncode)
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    lab.path(JOBS).write_text(OBEY)
-    lab.run(["sh", "-ec", "mkdir -p /etc/hive /srv/old; mount -t tmpfs tmpfs /srv/old"
-             "; echo kept >/srv/old/note; echo 'old /srv/old' >/etc/hive/imports"])  # fmt: skip
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> Iterator[PrivdHost]:
+    made = shared_privd.prepare()
+    made.lab.run(["sh", "-ec", "mkdir -p /etc/hive /srv/old; mount -t tmpfs tmpfs /srv/old; "
+                  "echo kept >/srv/old/note; echo 'old /srv/old' >/etc/hive/imports"])  # fmt: skip
+    program = made.lab.path(JOBS)
+    before = program.read_text()
+    program.write_text(OBEY)
+    yield made
+    program.write_text(before)
 
 
 def fill(host: PrivdHost, job: str, script: str) -> None:

@@ -1,10 +1,7 @@
 """Limits that the kernel really keeps, of one agent and of a subtree."""
 
-from collections.abc import Iterator
-
 import pytest
-from e2e.labhost import Lab
-from e2e.privdhost import PrivdHost
+from e2e.privdhost import PrivdHost, SharedPrivdHost
 
 from hive_core.plan.actions import MakeNode, SetSlice, UnitLimits
 
@@ -12,9 +9,8 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 def test_memory_is_limited(host: PrivdHost) -> None:

@@ -1,11 +1,9 @@
 """Moves that take effect in running containers, inodes of their own for files, and archives."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from e2e.labhost import Lab
-from e2e.privdhost import Agent, PrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
 
 from hive_core.errors import Conflict, Internal, NotFound
 from hive_core.plan.actions import (
@@ -28,9 +26,8 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 def move(agent: Agent, above: Agent) -> Agent:
@@ -124,6 +121,8 @@ def test_attack_58_a_job_gives_linked_files_inodes_of_their_own(host: PrivdHost)
 
 
 def test_archive_restore_and_deletion(host: PrivdHost) -> None:
+    listed = ["ls", "-A", "/var/lib/hive/tree/.archive"]
+    archives = host.lab.run(listed).stdout
     agent = host.running()
     child = host.agent(agent)
     host.do(MakeNode(child.lineage))
@@ -153,7 +152,7 @@ def test_archive_restore_and_deletion(host: PrivdHost) -> None:
     assert record["status"] == "0", host.log(f"HIVE_UUID={job}")
     assert host.do(DropArchive(agent.uuid)) == Done(changed=True)
     assert host.do(DropArchive(agent.uuid)) == Done(changed=False)
-    assert host.lab.run(["ls", "-A", "/var/lib/hive/tree/.archive"]).stdout == ""
+    assert host.lab.run(listed).stdout == archives
 
 
 def test_a_prepared_tree_is_copied_and_mapped(host: PrivdHost) -> None:
@@ -199,16 +198,16 @@ def test_swapped_symlinks_lead_nowhere(host: PrivdHost) -> None:
     """The agent swaps all it owns for links to the host while the helper works on its node."""
     one, two = host.running(), host.agent()
     host.do(MakeNode(two.lineage))
-    bait = host.lab.path("/var/lib/bait")
+    bait = host.lab.path("/var/lib/lure")
     bait.mkdir()
     (bait / "state").mkdir()
     (bait / "state/canary").write_text("whole")
-    before = host.lab.run(["find", "/var/lib/bait", "-printf", "%p %u %m %T@\n"]).stdout
+    before = host.lab.run(["find", "/var/lib/lure", "-printf", "%p %u %m %T@\n"]).stdout
     swap = """
-mkdir -p real; (while :; do ln -sfn /var/lib/bait link; mv -T link trap 2>/dev/null
-rm -f trap; mkdir trap; rmdir trap; ln -sfn ../../../../bait /tree/config/kids
+mkdir -p real; (while :; do ln -sfn /var/lib/lure link; mv -T link trap 2>/dev/null
+rm -f trap; mkdir trap; rmdir trap; ln -sfn ../../../../lure /tree/config/kids
 done) >/dev/null 2>&1 &
-for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/bait /tree/$name; done
+for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/lure /tree/$name; done
 """
     host.say(one, swap, check=False)
     there = move(one, two)
@@ -217,7 +216,7 @@ for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/bait 
         host.do(MakeNode(there.lineage))
         host.do(MoveNode(there.lineage, one.lineage))
         host.do(one.mount)
-    assert host.lab.run(["find", "/var/lib/bait", "-printf", "%p %u %m %T@\n"]).stdout == before
+    assert host.lab.run(["find", "/var/lib/lure", "-printf", "%p %u %m %T@\n"]).stdout == before
     assert host.is_mounted(one)
 
 

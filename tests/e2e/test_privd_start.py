@@ -4,12 +4,10 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from e2e.labhost import Lab
-from e2e.privdhost import Agent, PrivdHost, inside
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost, inside
 from long import at_most
 
 from hive_core.errors import Conflict, NotFound
@@ -27,9 +25,8 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        yield made
+def host(shared_privd: SharedPrivdHost) -> PrivdHost:
+    return shared_privd.prepare()
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.attackers import as_hive, attack
-from e2e.labhost import Lab
-from e2e.privdhost import Agent, PrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
 
 from hive_core.errors import HiveError
 from hive_core.plan.actions import (
@@ -54,16 +53,17 @@ for place in ("/meta", "/tree/state/copy") if os.listdir("/tree/state/copy") els
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[PrivdHost]:
-    with PrivdHost(lab) as made:
-        as_hive(
-            made,
-            "umask 027; mkdir -p /var/lib/hive/meta/.git /var/lib/hive/applied/x.git"
-            "; echo '{}' >/var/lib/hive/meta/topology.json"
-            "; echo refs >/var/lib/hive/applied/x.git/HEAD"
-            "; mkdir /var/lib/hive/secrets; echo key >/var/lib/hive/secrets/key",
-        )
-        yield made
+def host(shared_privd: SharedPrivdHost) -> Iterator[PrivdHost]:
+    made = shared_privd.prepare()
+    as_hive(
+        made,
+        "umask 027; mkdir -p /var/lib/hive/meta/.git /var/lib/hive/applied/x.git"
+        "; echo '{}' >/var/lib/hive/meta/topology.json"
+        "; echo refs >/var/lib/hive/applied/x.git/HEAD"
+        "; mkdir /var/lib/hive/secrets; echo key >/var/lib/hive/secrets/key",
+    )
+    yield made
+    as_hive(made, "rm -r /run/hive/seed/host/.git /run/hive/seed/host/*")
 
 
 @pytest.fixture(scope="module")
