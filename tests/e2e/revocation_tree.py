@@ -103,19 +103,31 @@ ready()
 """
 
 
+TREE: dict[str, str | None] = {
+    "root": None, "one": "root", "two": "root", "kid": "one", "stay": "one", "pup": "kid",
+}  # fmt: skip
+
+
 class Tree:
     """`kid`, with `pup` below it, hangs below `one`, beside `stay`; `two` is where it moves."""
 
     def __init__(self, host: HiveHost) -> None:
         self.host = host
 
-    def fresh(self) -> None:
-        """The same agents anew, and `kid` with its notes open."""
-        host = self.host
-        host.prune({"root": None})
-        host.grow(one=AGENT, two=AGENT)
-        host.grow(**{name: {**AGENT, "parent": "one"} for name in ("kid", "stay")})
-        host.grow(pup={**AGENT, "parent": "kid"})
+    def reset(self) -> None:
+        """The agents in their places, without programs and files, but `kid` with its notes open."""
+        host, parents = self.host, self.host.tree()
+        for name in parents.keys() - TREE.keys():
+            host.call("Destroy", agent=name, wait=20)
+        for name, parent in TREE.items():
+            if name not in parents:
+                reply = host.call("Spawn", name=name, parent=parent, **AGENT)
+                assert not reply.error, reply
+            elif parents[name] != parent:
+                host.call("Move", agent=name, parent=parent, wait=40)
+        host.prune(TREE)
+        host.run("pkill", "-KILL", "^at-", check=False)
+        host.inside("root", "sh", "-c", "rm -rf /agents/*/state/*")
         host.inside("kid", "sh", "-c", "printf before >/tree/state/notes")
         host.inside("kid", "truncate", "-s", "4096", "/tree/state/notes")
         self.run("kid", "writer", WRITER)

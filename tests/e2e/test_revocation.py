@@ -28,7 +28,7 @@ def host(shared_host: SharedHost) -> HiveHost:
 @pytest.fixture
 def tree(host: HiveHost) -> Tree:
     result = Tree(host)
-    result.fresh()
+    result.reset()
     return result
 
 
