@@ -1,4 +1,4 @@
-"""A host on which each command of the operator is a process of its own, with three agents."""
+"""A host for the commands of the operator, with three agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from e2e.shared_hosts import SharedHost
 
 
 def make_command_host(shared: SharedHost) -> HiveHost:
-    made = shared.prepare("commands", forked=False)
+    made = shared.prepare("commands")
     made.hive("agent", "create", "lead", "--role", "lead", "--", "hive-agent", "serve", "--",
               "tr", "a-z", "A-Z")  # fmt: skip
     made.hive("agent", "create", "worker", "--parent", "lead", "--role", "worker",

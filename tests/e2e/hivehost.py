@@ -81,7 +81,6 @@ class HiveHost:
     """The commands and calls of the operator on this host."""
 
     lab: Lab
-    forked: bool = True  # commands of `hive`, most of them (forks.py); else each is started
     _agent_connections: dict[str, AgentConnection] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,7 +90,7 @@ class HiveHost:
     def run(
         self, *words: str, check: bool = True, text: str | None = None, timeout: float = 90
     ) -> subprocess.CompletedProcess[str]:
-        if self.forked and words[0] == "hive" and words[1:]:
+        if words[0] == "hive" and words[1:]:
             done = self._forks.run(words[1:], text, timeout)
             if done is not None:
                 return check_status(done) if check else done

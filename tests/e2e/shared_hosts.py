@@ -33,7 +33,10 @@ FILES: Final = {
     "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
     "plans": ("test_rows_recovery", "test_rows_plans"),
     "starts": ("test_revocation", "test_attacks_starts"),
-    "commands": ("test_cli_commands", "test_cli_inside"),
+    "commands": (
+        "test_cli_commands", "test_cli_inside", "test_container_attacks", "test_web",
+        "test_attack_59",
+    ),
     "clones": (
         "test_rows_subagents", "test_rows_clones", "test_rows_sessions", "test_rows_queens",
         "test_cli_runtimes",
@@ -67,11 +70,11 @@ class SharedHost:
         self._settings = ""
         self._host: HiveHost | None = None
 
-    def prepare(self, name: str, settings: str = "", *, forked: bool = True) -> HiveHost:
+    def prepare(self, name: str, settings: str = "") -> HiveHost:
         """The host of this name with the root agent alone and these settings."""
         if self._host is None or self.name != name or not self._is_reset(self._host, settings):
             self.close()
-            self._host = self._make(settings, forked=forked)
+            self._host = self._make(settings)
             self.name = name
         return self._host
 
@@ -81,8 +84,8 @@ class SharedHost:
             self._host.lab.stop()
             self._host = None
 
-    def _make(self, settings: str, *, forked: bool) -> HiveHost:
-        host = HiveHost(Lab().start(), forked)
+    def _make(self, settings: str) -> HiveHost:
+        host = HiveHost(Lab().start())
         try:
             if settings:
                 host.settings(settings)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import times
 
 pytestmark = pytest.mark.lab("slow")
@@ -81,10 +81,8 @@ exit 1
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings("[deploy]\nwindow = 0.5\n")
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    made = shared_host.prepare("commands", "[deploy]\nwindow = 0.5\n")
     made.grow(lead={"role": "lead"})
     made.grow(alice={"parent": "lead", "command": ["sleep", "100000"]})
     made.run("useradd", "-m", "-s", "/bin/sh", "-G", "hive-operator", OPERATOR)
@@ -97,8 +95,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
             ssh-keygen -q -t ed25519 -N '' -f {home}/key
         """)  # fmt: skip
         made.run("sh", "-c", f"echo {who}@x $(cat {home}/key.pub) >>/etc/hive/allowed_signers")
-    yield made
-    made.close_connections()
+    return made
 
 
 def as_(host: HiveHost, who: str, script: str) -> str:

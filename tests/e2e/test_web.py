@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from e2e.test_config import approval, edit, request, until
 from fixtures.chromium import add_authenticator, chromium
 from fixtures.dashboard import free_socket, origin_of
@@ -58,14 +58,13 @@ window = 0.7
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
+def host(shared_host: SharedHost) -> Iterator[HiveHost]:
     """Its dashboard is reached from the machine too, at the port that its links name."""
-    made = HiveHost(lab)
-    with free_socket() as listening, forward_port(lab, (listening, "4483")):
-        made.settings(SETTINGS.format(origin=origin_of(listening)))
-        made.setup()
-        yield made
-        made.close_connections()
+    with free_socket() as listening:
+        settings = SETTINGS.format(origin=origin_of(listening))
+        made = shared_host.prepare("commands", settings)
+        with forward_port(made.lab, (listening, "4483")):
+            yield made
 
 
 def prop(host: HiveHost, unit: str, name: str) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]
@@ -69,19 +67,11 @@ print(theirs.recv(1 << 16).decode())
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with Lab() as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    hive_host = HiveHost(lab)
-    hive_host.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    hive_host = shared_host.prepare("commands")
     hive_host.grow(bad={"command": HOLD}, good={"command": HOLD})
     hive_host.grow(kid={"parent": "bad", "command": HOLD})
-    yield hive_host
-    hive_host.close_connections()
+    return hive_host
 
 
 def _answers(host: HiveHost, agent: str) -> bool:
