@@ -106,10 +106,7 @@ def build_sender(
 def build_senders(
     config: NotifyConfig, client: httpx2.AsyncClient
 ) -> tuple[dict[str, Sender], dict[str, str]]:
-    """The senders of the routes that can be used, and why the others cannot.
-
-    InvalidArgument: there are routes, and none can be used.
-    """
+    """The senders of the routes that can be used, and why the others cannot."""
     senders, faults = dict[str, Sender](), dict(config.faults)
     for name, route in config.routes.items():
         try:
@@ -118,9 +115,22 @@ def build_senders(
             faults[name] = error.reason
     for reason in faults.values():
         log.error("Cannot send by a route: %s", reason)
-    if faults and not senders:
-        raise InvalidArgument("no route can be used; `hive config check` says why", field="notify")
     return senders, faults
+
+
+async def check_usable(
+    senders: Mapping[str, Sender], faults: Mapping[str, str], source: LoginSource
+) -> None:
+    """Raise InvalidArgument where there are routes and none can be used; hived is told before."""
+    if senders or not faults:
+        return
+    try:
+        await source.report(faults)
+    except HiveError as error:
+        log.warning("Cannot tell hived of it: %s", error)
+    finally:
+        await source.end()
+    raise InvalidArgument("no route can be used; `hive config check` says why", field="notify")
 
 
 async def run(options: NotifyOptions) -> None:
@@ -130,10 +140,11 @@ async def run(options: NotifyOptions) -> None:
         raise InvalidArgument("no credential notify_login: run `hive setup`", field="login")
     async with httpx2.AsyncClient(trust_env=False) as client:
         senders, faults = build_senders(config, client)
+        source = LoginSource(options.socket, token)
+        await check_usable(senders, faults, source)
         routes = {name: config.routes[name] for name in senders}
         file = ServiceStateFile(options.state / "state.json", NotifyState)
-        source = LoginSource(options.socket, token)
-        notifier = Notifier(source, routes, senders, file, time.time, frozenset(faults))
+        notifier = Notifier(source, routes, senders, file, time.time, faults)
         notifier.load()
         try:
             unused = f", {len(faults)} unusable" if faults else ""

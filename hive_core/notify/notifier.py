@@ -35,7 +35,7 @@ SILENT_AFTER: Final = 60.0
 class Notifier:
     """One step asks hived, queues what is due, saves that, and then sends.
 
-    `suspended`: routes with a fault. Their notices stay queued, and go out once it is mended.
+    `faults`: why routes cannot be used. Their notices stay queued, and go out once that is mended.
     """
 
     source: NoticeSource
@@ -43,11 +43,12 @@ class Notifier:
     senders: Mapping[str, Sender]
     file: ServiceStateFile[NotifyState]
     now: Callable[[], float]
-    suspended: frozenset[str] = frozenset()
+    faults: Mapping[str, str] = field(default_factory=dict)
     state: NotifyState = field(default_factory=NotifyState)
     _waiting: tuple[NoticeItem, ...] = ()
     _looked: float = 0.0
     _answered: float = 0.0
+    _has_reported: bool = False  # the faults; hived keeps them over its restarts
 
     def load(self) -> None:
         self.state = self.file.load()
@@ -71,6 +72,9 @@ class Notifier:
     async def _ask(self) -> list[NoticeItem]:
         """Read the events since the last step, and the waiting items after an event or a pause."""
         try:
+            if not self._has_reported:
+                await self.source.report(self.faults)
+                self._has_reported = True
             events, cursor = await self.source.events(self.state.cursor)
             now = self.now()
             if cursor != self.state.cursor or not 0 <= now - self._looked < LOOK_EVERY:
@@ -87,7 +91,7 @@ class Notifier:
         if now - self._answered >= SILENT_AFTER:
             waiting = (*waiting, silent_item())
         stored, queue = self.state.routes, self.state.queue
-        routes = {name: stored[name] for name in self.suspended if name in stored}
+        routes = {name: stored[name] for name in self.faults if name in stored}
         for name, route in self.routes.items():
             state = hold_events(stored.get(name, RouteState()), route, happened)
             if not self._looked and now - self._answered < SILENT_AFTER:
@@ -96,7 +100,7 @@ class Notifier:
             notices, routes[name] = decide_notices(route, state, waiting, now)
             complete = [await self._complete(route, notice) for notice in notices]
             queue = enqueue_notices(queue, name, complete, now)
-        there = self.routes.keys() | self.suspended
+        there = self.routes.keys() | self.faults.keys()
         remaining = tuple(delivery for delivery in queue if delivery.route in there)
         self.state = self.state.model_copy(update={"routes": routes, "queue": remaining})
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
-from hive_core.errors import Conflict, InvalidArgument, NotFound
+from hive_core.errors import Conflict, InvalidArgument, MethodNotFound, NotFound
 from hive_core.notify.links import (
     LinkedThing,
     WantedLink,
@@ -23,6 +25,7 @@ from hive_core.varlink import Message
 WATCHED: Final = ("task", "budget", "question", "escalation", "crash", "approval")
 _PAGES: Final = 10  # of the log, for the call that settled something; each is 1,000 events
 _EARLIER: Final = 60.0
+_REASON_MOST: Final = 2000
 
 
 class NoticeSource(Protocol):
@@ -30,6 +33,10 @@ class NoticeSource(Protocol):
 
     async def todo(self) -> list[Row]:
         """What waits for the operator."""
+        ...
+
+    async def report(self, faults: Mapping[str, str]) -> None:
+        """Say by which routes nothing can be sent, and why."""
         ...
 
     async def events(self, after: str | None) -> tuple[list[Row], str]:
@@ -50,6 +57,11 @@ class LoginSource(LoginConnection):
 
     async def todo(self) -> list[Row]:
         return rows_of(await self.call("todo", {}), "todo")
+
+    async def report(self, faults: Mapping[str, str]) -> None:
+        rows = {name: reason[:_REASON_MOST] for name, reason in faults.items()}
+        with suppress(MethodNotFound):  # a hived of an earlier version
+            await self.call("note_routes", {"faults": rows})
 
     async def events(self, after: str | None) -> tuple[list[Row], str]:
         if after is None:  # hive-notify sends no notice of earlier events

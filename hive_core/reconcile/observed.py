@@ -11,6 +11,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredRun, Machine, Observed, Orphan, State
 from hive_core.model.agents.revocation import Revocation
 from hive_core.model.config.settings import Settings
+from hive_core.operations.host.notice_routes import route_alarms
 from hive_core.operations.models.prices import price_alarms
 from hive_core.plan.desired import Moment, ReconcilePlan
 from hive_core.plan.diff import plan
@@ -175,6 +176,7 @@ class ObservedState:
             *self.troubles.values(),
             *sorted(self.agent_alarms().values()),
             *price_alarms(self.cache.ledger),
+            *route_alarms(self.cache.ledger, self.cache.settings),
             *(text for _, text in self._held_files()),
         )
         return [*damage, *troubles, *dirty, *(text for _, text in self._placed_agents())]

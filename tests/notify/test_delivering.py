@@ -61,6 +61,7 @@ class MemorySource:
     waiting: list[Mapping[str, object]] = field(default_factory=list)
     log: list[Mapping[str, object]] = field(default_factory=list)
     is_silent: bool = False
+    reported: list[Mapping[str, str]] = field(default_factory=list)
 
     async def todo(self) -> list[Mapping[str, object]]:
         return list(self.waiting)
@@ -75,6 +76,11 @@ class MemorySource:
         if self.is_silent:
             raise Unreachable("cannot reach hived")
         return f"answered by alice since {item.since}"
+
+    async def report(self, faults: Mapping[str, str]) -> None:
+        if self.is_silent:
+            raise Unreachable("cannot reach hived")
+        self.reported.append(faults)
 
     async def events(self, after: str | None) -> tuple[list[Mapping[str, object]], str]:
         if self.is_silent:

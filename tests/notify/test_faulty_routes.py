@@ -29,6 +29,7 @@ def _hived(tmp_path: Path) -> Iterator[FakeBroker]:
         made.answers |= {
             "OpenLogin": lambda _: {"login": "l1"},
             "Todo": lambda _: {"todo": [question], "more": 0},
+            "NoteRoutes": lambda _: {},
             "ListEvents": lambda _: {"events": [], "gap": None, "next": None},
         }  # fmt: skip
         yield made
@@ -79,12 +80,25 @@ def test_the_other_routes_are_used_and_each_fault_is_logged(
     assert "route hook: this file is missing or empty" in faults[1]
     assert faults[1].endswith("(in /etc/hive/notify/hook)")
     assert len(faults) == 2
+    (said,) = hived.params_of("NoteRoutes")
+    assert said == {"faults": {
+        "night": "notify.routes.night.quiet: is not HH:MM-HH:MM ZONE, such as"
+                 " 22:00-07:00 Europe/Berlin",
+        "hook": faults[1].removeprefix("Cannot send by a route: "),
+    }}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [HOOK, WRONG_KEY, HOOK + WRONG_KEY])
-def test_without_any_usable_route_it_does_not_start(options: NotifyOptions, text: str) -> None:
+def test_without_any_usable_route_it_does_not_start_and_tells_hived(
+    hived: FakeBroker, options: NotifyOptions, text: str
+) -> None:
     options.settings.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidArgument, match="no route can be used; `hive config check`"):
+        asyncio.run(run(options))
+    (said,) = hived.params_of("NoteRoutes")
+    assert said["faults"]
+    hived.stop()
+    with pytest.raises(InvalidArgument, match="no route can be used"):
         asyncio.run(run(options))
 
 

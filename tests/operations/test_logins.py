@@ -36,7 +36,7 @@ def test_each_operation_is_in_exactly_one_class_of_logins() -> None:
         "open_login", "close_login", "begin_confirmation", "complete_confirmation", "add_passkey",
         "show_link", "use_link",
     }  # fmt: skip
-    assert classes[OperationClass.NOTIFIER] == {"offer_links"}
+    assert classes[OperationClass.NOTIFIER] == {"offer_links", "note_routes"}
     assert {"recv", "use_tool", "keep_turn", "take", "reserve_model", "open_egress", "ack",
             "finish_task", "stream_turn", "subscribe"} <= classes[OperationClass.AGENT]  # fmt: skip
     assert {"list_agents", "list_events", "get_approval", "todo"} <= classes[OperationClass.VIEWER]

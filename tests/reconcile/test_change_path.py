@@ -169,6 +169,19 @@ def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[
     play(tmp_path, story)
 
 
+def test_a_route_of_hive_notify_that_cannot_be_used_is_an_alarm(tmp_path: Path) -> None:
+    async def story(harness: ReconcilerHarness) -> None:
+        with harness.ledger.transaction():
+            harness.ledger.marks.put("notice_routes", '{"phone": "no token"}')
+        assert harness.observed.alarms() == [
+            "hive-notify sends nothing by route phone, as it says: no token"
+        ]
+        assert harness.observed.alarm_agents() == {}
+
+    route = {"type": "ntfy", "url": "https://ntfy.example", "topic": "t"}
+    play(tmp_path, story, notify={"routes": {"phone": route}})
+
+
 def test_a_helper_that_is_away_for_a_while_fails_no_job(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         harness.refuse("Mount", Unreachable("cannot reach the root helper"))

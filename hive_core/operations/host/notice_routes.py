@@ -1,0 +1,60 @@
+"""Routes of hive-notify that cannot be used: the operator has an alarm about each of them.
+
+Only hive-notify can read their secrets, so it is the one that says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.login_rule import LoginRule
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.config.settings import Settings
+from hive_core.model.operator.account import Scope
+from hive_core.operations.accounts.logins import own_login
+from hive_core.operations.questions.letters import shorten
+from hive_core.policy.rules import OPERATOR
+
+_MARK: Final = "notice_routes"
+_MOST: Final = 32  # routes of one hive
+_REASON_MOST: Final = 300
+
+RouteName = Annotated[str, Field(pattern=r"^[ -~]{1,64}$")]
+Reason = Annotated[str, Field(max_length=2000)]
+
+
+class NoteRoutesParams(Params):
+    faults: dict[RouteName, Reason] = Field(
+        max_length=_MOST, description="Why each route that cannot be used cannot: all of them."
+    )
+
+
+@operation(action="administer", allow=OPERATOR, login=LoginRule(scope=Scope.NOTIFIER))
+def note_routes(call: Call, params: NoteRoutesParams) -> Record[Result] | Result:
+    """Say by which routes hive-notify cannot send, since it has read its settings.
+
+    Each is an alarm of the operator until hive-notify says otherwise.
+    """
+    own_login(call)
+    faults = {name: shorten(reason, _REASON_MOST) for name, reason in params.faults.items()}
+    if faults == _stored_faults(call.ledger):
+        return Result()
+    call.ledger.marks.put(_MARK, json.dumps(faults))
+    return Record(Result())
+
+
+def route_alarms(ledger: Ledger, settings: Settings) -> Iterator[str]:
+    """The operator's alarm about each of them; none where no route is wanted any more."""
+    if settings.notify.routes:
+        for name, reason in _stored_faults(ledger).items():
+            yield f"hive-notify sends nothing by route {name}, as it says: {reason}"
+
+
+def _stored_faults(ledger: Ledger) -> dict[str, str]:
+    return dict(json.loads(ledger.marks.get(_MARK) or "{}"))
