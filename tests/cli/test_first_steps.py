@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -125,6 +126,7 @@ def test_data_without_a_summary_is_printed_as_the_result(hive: Hive) -> None:
     hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
     hive.peer.answers["WatchTask"] = lambda _: [{"state": "done"}]
     hive.peer.answers["GetTask"] = lambda _: {**SHOWN, "task": row}
+    hive.peer.answers["ClearInbox"] = lambda _: {"cleared": 0}
     done = hive("task", "assign", "bob", "Add", "--wait")
     assert (done.status, done.out) == (0, '{"n": 1}\n')
     hive.peer.answers["ListTasks"] = lambda _: {"tasks": [row], "next": None}
@@ -163,6 +165,30 @@ def test_ctrl_c_prints_the_task_id_and_the_command_to_continue(tmp_path: Path) -
     first, second, *_ = err.splitlines()
     assert first == f"task {ID} of bob"
     assert second == f"the task continues: `hive wait --for task.done={ID}`, `hive task show {ID}`"
+
+
+def test_the_mail_about_a_result_stays_where_the_result_could_not_be_printed(
+    tmp_path: Path,
+) -> None:
+    """The real command; the reader of its output is gone."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    row = {**ENDED, "result": {**RESULT, "status": "success"}}
+    with fake_broker(tmp_path / "operator.sock") as made:
+        made.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "in_progress"}
+        made.answers["WatchTask"] = lambda _: [{"state": "done"}]
+        made.answers["GetTask"] = lambda _: {**SHOWN, "task": row}
+        made.answers["ClearInbox"] = lambda _: {"cleared": 1}
+        words = ["--socket", made.path, "task", "assign", "bob", "Add", "--wait"]
+        command = [sys.executable, "-c", MAIN, *words]
+        with os.fdopen(theirs, "wb") as gone:
+            done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, cwd=CHECKOUT,
+                                  check=False)  # fmt: skip
+        assert done.returncode != 0, done
+        assert made.params_of("GetTask")
+        assert made.params_of("ClearInbox") == []
+        assert subprocess.run(command, stdout=subprocess.PIPE, cwd=CHECKOUT, check=False).stdout
+        assert [asked["tasks"] for asked in made.params_of("ClearInbox")] == [[ID]]
 
 
 # The spinner

@@ -104,8 +104,10 @@ def test_with_wait_the_result_is_printed(hive: Hive, how: str, status: int) -> N
     hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
     hive.peer.answers["WatchTask"] = lambda _: [{"state": "queued"}, {"state": "done"}]
     hive.peer.answers["GetTask"] = lambda _: {**SHOWN, "task": row}
+    hive.peer.answers["ClearInbox"] = lambda _: {"cleared": 1}
     done = hive("task", "assign", "bob", "Add", "--wait")
     assert (done.status, done.out) == (status, "half\nof it\n")
+    assert [asked["tasks"] for asked in hive.peer.params_of("ClearInbox")] == [[ID]]
     assert f"task {ID}: {how}" in done.err
 
 

@@ -270,7 +270,7 @@ def test_the_inbox_of_the_operator_is_cleared_up_to_the_newest_that_the_todo_lis
     assert bodies(world.call("operator", "list_messages")) == ["three"]
     assert world.call("operator", "clear_inbox", up_to=row["up_to"])["cleared"] == 0
     assert world.call("operator", "clear_inbox", up_to="not an id")["cleared"] == 0
-    for params in ({}, {"ids": ["x"], "up_to": "x"}):
+    for params in ({}, {"ids": ["x"], "up_to": "x"}, {"up_to": "x", "tasks": ["x"]}):
         assert world.fault("operator", "clear_inbox", **params) == "InvalidArgument"
 
 

@@ -41,6 +41,29 @@ def plan(world: World, task: str) -> str:
     return str(made["plan"])
 
 
+def test_an_end_that_the_operator_has_seen_is_no_news_and_other_ends_stay(world: World) -> None:
+    first, second = (give(world, "operator", "a1") for _ in range(2))
+    assert world.call("operator", "clear_inbox", tasks=[first])["cleared"] == 0  # it has not ended
+    for task in (first, second):
+        finish(world, "a1", task)
+    (body,) = news(world, "operator")
+    assert first in body
+    assert world.call("operator", "clear_inbox", tasks=[first])["cleared"] == 1
+    (body,) = news(world, "operator")
+    assert first not in body
+    assert second in body
+    assert world.call("operator", "clear_inbox", tasks=[second, first, "?"])["cleared"] == 1
+    assert news(world, "operator") == []
+    assert rows(world.call("operator", "todo")["todo"]) == []
+
+
+def test_an_end_of_a_task_of_another_agent_stays_in_its_news(world: World) -> None:
+    task = give(world, "a", "a1")
+    finish(world, "a1", task)
+    assert world.call("operator", "clear_inbox", tasks=[task])["cleared"] == 0
+    assert task in news(world, "a")[0]
+
+
 DECIDES = {
     "approve_plan": ({}, "in_progress"),
     "reject_plan": ({"reason": "smaller"}, "in_progress"),

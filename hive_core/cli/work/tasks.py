@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 import click
@@ -33,6 +34,7 @@ from hive_core.cli.core.session import Session, complete_agent, complete_task, e
 from hive_core.cli.core.units import format_duration
 from hive_core.cli.host.todo import age
 from hive_core.cli.work.budgets import REPORTED, format_amount, parse_amount
+from hive_core.errors import HiveError
 from hive_core.model.wire.trace_context import parse_traceparent
 
 STATES: Final = (
@@ -254,8 +256,8 @@ def assign(
 
     The command prints the id of the task. With --wait it prints the id to standard error and the
     summary of the result to standard output, or the data of the result as JSON when it has no
-    summary. The exit status is then 0 when the result is success or partial. Ctrl-C ends the wait,
-    not the task.
+    summary; then your inbox no longer tells of that end. The exit status is then 0 when the result
+    is success or partial. Ctrl-C ends the wait, not the task.
     """
     options["data"] = _parse_object(options["data"])
     options["needs"] = list(cast("tuple[str, ...]", options["needs"])) or None
@@ -278,7 +280,11 @@ def assign(
     except KeyboardInterrupt:
         say(f"the task continues: `hive wait --for task.done={id_}`, `hive task show {id_}`")
         raise
-    return _print_result(id_, row.get("result"))
+    status = _print_result(id_, row.get("result"))
+    # Only now: were it lost before it is printed, the mail would still tell of it.
+    with suppress(HiveError):
+        session.change("clear_inbox", tasks=[id_])
+    return status
 
 
 def _traceparent() -> str | None:

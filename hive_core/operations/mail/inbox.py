@@ -17,6 +17,7 @@ from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.mail.queue_hooks import give_back
 from hive_core.operations.notices import inbox, senders
 from hive_core.operations.pages import Page, Paged, take_fitting
+from hive_core.operations.tasks.notices import forget_end
 from hive_core.policy.rules import OPERATOR, SELF
 
 _AROUND = 16  # bytes for the text between two letters
@@ -261,6 +262,10 @@ class ClearInboxParams(Mutation):
         " before it are acknowledged too, at most 1,000 in a call; those of questions and"
         " escalations stay until they are answered.",
     )
+    tasks: Ids | None = Field(
+        None, description="In place of `ids`: ids of tasks that you assigned, that have ended and"
+        " whose end you have seen; the message about your tasks leaves them out.",
+    )  # fmt: skip
 
 
 class ClearedInbox(Result):
@@ -274,12 +279,16 @@ def clear_inbox(call: Call, params: ClearInboxParams) -> Record[ClearedInbox]:
     Messages of agents are not touched: an agent acknowledges its own, with `ack`.
     """
     mail = call.ledger.messages
-    if params.ids is not None and params.up_to is None:
-        cleared = mail.ack(THE_OPERATOR, params.ids)
-    elif params.up_to is not None and params.ids is None:
-        cleared = mail.ack_up_to(THE_OPERATOR, params.up_to, ASKING)
-    else:
-        raise InvalidArgument("give either `ids` or `up_to`", field="up_to")
+    match (params.ids, params.up_to, params.tasks):
+        case ([*ids], None, None):
+            cleared = mail.ack(THE_OPERATOR, ids)
+        case (None, str(newest), None):
+            cleared = mail.ack_up_to(THE_OPERATOR, newest, ASKING)
+        case (None, None, [*tasks]):
+            cleared = sum(forget_end(call, THE_OPERATOR, id_) for id_ in tasks)
+        case _:
+            reason = "give one of `ids`, `up_to` and `tasks`"
+            raise InvalidArgument(reason, field="up_to")
     call.notify(inbox(THE_OPERATOR))
     return Record(ClearedInbox(cleared=cleared), fields={"cleared": cleared})
 

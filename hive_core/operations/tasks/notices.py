@@ -172,6 +172,19 @@ def correct_news(call: Call, party: str, task: str, *, forget: bool) -> None:
         call.notify(f"task_news:{party}")
 
 
+def forget_end(call: Call, party: str, id_: str) -> bool:
+    """Leave a task that has ended out of the news of its assigner, who has seen its end.
+
+    Return whether the news had it.
+    """
+    task, news = call.ledger.tasks.get(id_), call.ledger.tasks.news.get(party)
+    is_told = id_ in (*news.in_message, *news.pending)
+    if task is None or task.assigner != party or task.ended is None or not is_told:
+        return False
+    correct_news(call, party, id_, forget=True)
+    return True
+
+
 @due(at=lambda ledger: ledger.tasks.news.next_due(), topics=frozenset({"task_news"}))
 def task_news(call: Call) -> Record[NewsSent]:
     """Send the messages that are due."""
