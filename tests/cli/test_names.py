@@ -67,7 +67,7 @@ def test_names_of_older_releases_still_work(
 ) -> None:
     hive.peer.answers = defaultdict(lambda: lambda _: Message())
     assert hive(*words).status == 0
-    assert [name for name, _ in hive.peer.calls] == [method]
+    assert {name for name, _ in hive.peer.calls} == {method}
 
 
 def test_no_help_lists_hidden_commands(hive: Hive) -> None:

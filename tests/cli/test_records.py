@@ -121,6 +121,9 @@ LETTER: Message = {"id": "m1", "sent_at": 1.0, "from": "bob", "relation": "child
 @pytest.fixture
 def mail(hive: Hive) -> Hive:
     def letters(asked: Message) -> Message:
+        if asked.get("archived"):
+            gone = {**LETTER, "id": "g1", "to": "ann", "dead_why": "destroyed", "archived": "u1"}
+            return {"messages": [gone], "next": None}
         dead: list[object] = [{**LETTER, "id": "d1", "dead_why": "5 attempts"}]
         return {"messages": dead if asked.get("dead") else [LETTER], "next": None}
 
@@ -148,6 +151,15 @@ def test_the_list_leaves_out_the_line_for_programs_of_the_daemon_alone(
     assert "bob asks:" in text
     assert ('{"question"' in text) is is_shown
     assert json.loads(mail("inbox", "-o", "json").out) == [row]
+
+
+def test_dead_letters_of_destroyed_agents_are_listed_behind_yours(mail: Hive) -> None:
+    lines = mail("inbox", "--dead").out.splitlines()
+    assert ["operator" in lines[1], "ann (destroyed)" in lines[2], len(lines)] == [True, True, 3]
+    rows = json.loads(mail("inbox", "--dead", "-o", "json").out)
+    assert [row.get("archived") for row in rows] == [None, "u1"]
+    assert "destroyed" not in mail("inbox", "bob", "--dead").out
+    assert "dead       destroyed" in mail("inbox", "show", "g1").out
 
 
 def test_the_inbox_is_cleared_by_ids_or_entirely(mail: Hive) -> None:

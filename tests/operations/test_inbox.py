@@ -296,3 +296,26 @@ def test_the_newest_letter_is_known_whether_it_was_given_out_or_not(world: World
     assert mail.newest(world.uuid("a1")) == second
     world.call("a1", "ack", ids=[second])
     assert mail.newest(world.uuid("a1")) == first
+
+
+def test_the_operator_lists_the_dead_letters_of_destroyed_agents(world: World) -> None:
+    """They were shown only after the agent was restored."""
+    uuid = world.uuid("a1")
+    ids = put(world, "one", "two")
+    world.call("operator", "destroy", agent="a1")
+    assert world.fault("operator", "list_messages", agent="a1", dead=True) == "NotFound"
+    first = world.call("operator", "list_messages", dead=True, archived=True, limit=1)
+    second = world.call(
+        "operator", "list_messages", dead=True, archived=True, limit=1, after=first["next"]
+    )
+    letters = [*rows(first["messages"]), *rows(second["messages"])]
+    assert [(row["id"], row["to"], row["archived"]) for row in letters] == [
+        (ids[0], "a1", uuid), (ids[1], "a1", uuid),
+    ]  # fmt: skip
+    assert "was destroyed" in str(letters[0]["dead_why"])
+
+
+def test_only_the_operator_lists_them_and_only_as_dead_letters(world: World) -> None:
+    assert world.fault("a", "list_messages", dead=True, archived=True) == "NotAllowed"
+    for params in ({"archived": True}, {"archived": True, "dead": True, "agent": "a"}):
+        assert world.fault("operator", "list_messages", **params) == "InvalidArgument"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 import click
@@ -31,7 +32,12 @@ _FIRST: Final = (
 )  # fmt: skip
 INBOX: Final = Listing("id", (*_FIRST, Column("body")), "no messages")
 DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body")), "no dead letters")
+_ALL_DEAD: Final = Listing(
+    "id", (*_FIRST, Column("to"), Column("dead_why", "why"), Column("body")), "no dead letters"
+)
 _AT_ONCE: Final = 100
+_LIVE_OR_DEAD: Final[tuple[dict[str, bool], ...]] = ({}, {"dead": True})
+_ANYWHERE: Final = (*_LIVE_OR_DEAD, {"dead": True, "archived": True})
 
 dead_option: Final = click.option(
     "--dead", is_flag=True, help="Use dead letters: messages that could not be delivered."
@@ -55,8 +61,9 @@ def list_messages(
 ) -> None:
     """List the messages in the inbox of NAME, or in yours.
 
-    The messages stay in the inbox. Long texts are cut on a terminal; `hive inbox show ID` shows a
-    whole message.
+    Without NAME, --dead also lists the dead letters of destroyed agents that `hive restore` can
+    bring back, each with that agent. The messages stay in the inbox. Long texts
+    are cut on a terminal; `hive inbox show ID` shows a whole message.
     """
     if ids:
         if name is not None:
@@ -64,7 +71,11 @@ def list_messages(
         _take_out(session, ids)
         return
     rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
-    (DEAD if dead else INBOX).show(map(_table_row, rows) if style == "table" else rows, style)
+    listing = DEAD if dead else INBOX
+    if dead and name is None:
+        others = session.rows("list_messages", "messages", dead=True, archived=True)
+        rows, listing = chain(rows, others), _ALL_DEAD
+    listing.show(map(_table_row, rows) if style == "table" else rows, style)
 
 
 @inbox.command("show")
@@ -152,8 +163,8 @@ def _take_out(session: Session, ids: Iterable[str]) -> None:
 
 
 def _find(session: Session, id_: str, name: str | None) -> Row:
-    for dead in (None, True):
-        for row in session.rows("list_messages", "messages", agent=name, dead=dead):
+    for kind in _LIVE_OR_DEAD if name else _ANYWHERE:
+        for row in session.rows("list_messages", "messages", agent=name, **kind):
             if row.get("id") == id_:
                 return row
     command = f"hive inbox {name}" if name else "hive inbox"
@@ -177,6 +188,8 @@ def _table_row(row: Row) -> Row:
     """Without the line for programs above a text of the daemon; an agent's text is shown whole."""
     head, _, text = str(row.get("body") or "").partition("\n")
     is_headed = row.get("relation") == "daemon" and head.startswith("{") and bool(text)
+    if row.get("archived"):
+        row = {**row, "to": f"{words(row.get('to'))} (destroyed)"}
     return {**_with_source(row), "body": text} if is_headed else _with_source(row)
 
 

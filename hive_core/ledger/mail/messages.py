@@ -231,8 +231,23 @@ class Messages:
             else self._boxes.ended_ids(box, number(after) or 0, limit) if done
             else self._boxes.ids_by_age(box, number(after) or 0, limit, dead=dead)
         )  # fmt: skip
+        return len(ids), self._read_each(ids)
+
+    def dead_by_age(
+        self, recipients: Iterable[str], *, limit: int, after: str = ""
+    ) -> tuple[int, Iterator[Message]]:
+        """The number of dead letters of all of them, and an iterator that reads them one by one."""
+        boxes = (box for one in recipients if (box := self._boxes.find(one)) and box.dead.count)
+        found = (
+            id_ for box in boxes
+            for id_ in self._boxes.ids_by_age(box, number(after) or 0, limit, dead=True)
+        )  # fmt: skip
+        ids = sorted(found)[:limit]
+        return len(ids), self._read_each(ids)
+
+    def _read_each(self, ids: Iterable[int]) -> Iterator[Message]:
         rows = (self._db.row(_WHOLE, (message_id,)) for message_id in ids)
-        return len(ids), (message(row) for row in rows if row is not None)
+        return (message(row) for row in rows if row is not None)
 
     def messages_from(self, sender: str, after: str, most: int) -> tuple[list[Message], str | None]:
         """Messages of a sender by age, and the id up to which was searched; None: to the end."""

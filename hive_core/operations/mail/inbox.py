@@ -116,6 +116,10 @@ class ListMessagesParams(Paged):
     dead: bool = Field(
         default=False, description="Whether to list its dead letters instead of its mail."
     )
+    archived: bool = Field(
+        default=False, description="With `dead`, whether to list those of all destroyed agents that"
+        " are kept, in place of one inbox's; for the operator only.",
+    )  # fmt: skip
     done: bool = Field(
         default=False,
         description="Whether to list the messages that it has acknowledged, as far as they are"
@@ -130,6 +134,9 @@ class ListMessagesParams(Paged):
 
 class ListedLetter(Letter):
     dead_why: str | None = Field(description="Why it is a dead letter; null: it is not one.")
+    archived: str | None = Field(
+        None, description="UUID of the destroyed agent whose dead letter it is; null: of no such."
+    )
 
 
 class ListedLetters(Page):
@@ -216,10 +223,16 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
     _check_kind_of_mail(call, params)
     if params.sent:
         return _sent_page(call, params, owner)
-    number, messages = call.ledger.messages.messages_by_age(
-        owner, dead=params.dead, done=params.done, limit=params.most, after=params.after or ""
-    )
-    rows = map(_listed_letter, messages)
+    mail, most, after = call.ledger.messages, params.most, params.after or ""
+    if params.archived:
+        archives = [archive.uuid for archive in call.ledger.archives.all()]
+        number, messages = mail.dead_by_age(archives, limit=most, after=after)
+        rows = map(_archived_letter, messages)
+    else:
+        number, messages = mail.messages_by_age(
+            owner, dead=params.dead, done=params.done, limit=most, after=after
+        )
+        rows = map(_listed_letter, messages)
     listed = list(take_fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
     more = call.more or len(listed) < number or number == params.most
     last = listed[-1].id if listed else params.after
@@ -230,10 +243,14 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
 
 
 def _check_kind_of_mail(call: Call, params: ListMessagesParams) -> None:
-    if (params.sent or params.done) and not call.by_operator:
+    if (params.sent or params.done or params.archived) and not call.by_operator:
         raise NotAllowed(
-            "cannot list messages: `sent` and `done` are for the operator", rule="operator"
+            "cannot list messages: `sent`, `done` and `archived` are for the operator",
+            rule="operator",
         )
+    if params.archived and (not params.dead or params.agent is not None or call.more):
+        reason = "only with `dead`, without `agent`, and not as a stream"
+        raise InvalidArgument(reason, field="archived")
     if params.dead + params.done + params.sent > 1:
         raise InvalidArgument("only one of `dead`, `done` and `sent`", field="sent")
     if call.more and (params.sent or params.done):
@@ -342,6 +359,10 @@ def _owner(call: Call, agent: str | None) -> str:
 
 def _listed_letter(message: Message) -> ListedLetter:
     return ListedLetter(**_letter(message).model_dump(), dead_why=message.dead_why)
+
+
+def _archived_letter(message: Message) -> ListedLetter:
+    return _listed_letter(message).model_copy(update={"archived": message.recipient})
 
 
 def _letter(message: Message, woke: str | None = None) -> Letter:
