@@ -189,9 +189,9 @@ async def _offer_clearing(visit: Visit, item: Item) -> Offer:
         f"from {letter.get('from')}: {letter.get('dead_why')}"
         for letter in _rows(reply, "messages")
     ]
-    if not item.get("up_to"):  # an older hived does not say it
+    if not item.get("as_of"):  # an older hived does not say it
         return Offer(tuple(facts))
-    counted = {"up_to": str(item["up_to"]), "expected": str(item["letters"])}
+    counted = {"as_of": str(item["as_of"])}
     clear = DecisionForm(_action_address(agent, "clear-dead"), "Clear", counted)
     return Offer(tuple(facts), forms=(clear,))
 

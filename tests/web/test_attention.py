@@ -217,14 +217,13 @@ def test_dead_letters_that_came_after_the_page_are_kept(
     web.hived.do(make_dead_letters)
     ((address, values, _),) = forms(row_of(browser, "dead_letters"))
     web.hived.do(make_dead_letters)
-    wrong = ("x", "9" * 10, "9" * 5000, "٣")
-    assert {browser.post(address, {**values, "expected": text}).status for text in wrong} == {400}
+    wrong = ("x", "", "9" * 5000, "٣")
+    assert {browser.post(address, {**values, "as_of": text}).status for text in wrong} == {400}
     assert browser.post(address, values).status == 303
 
     (last,) = [item for item in items_of(web) if item["kind"] == "dead_letters"]
-    assert last["letters"] == 1
-    assert last["up_to"] > values["up_to"]  # type: ignore[operator]  # ids are text
-    assert browser.post(address, {**values, "up_to": str(last["up_to"])}).status == 303
+    assert str(last["text"]).startswith("1 that ")
+    assert int(str(last["as_of"])) > int(values["as_of"])
 
 
 def test_an_offered_answer_is_a_button(web: RunningDashboard, browser: FakeBrowser) -> None:

@@ -23,33 +23,39 @@ class Ends:
         self._boxes = boxes
         self._crowds = crowds
         self._limits = limits
+        self._last_death = 0
 
     def finish(self, box: Box, places: Sequence[InboxPlace]) -> None:
         """Take acked messages out of the inbox; keep them for answers that refer to them."""
-        self._end(box, places, MessageState.DONE, None)
+        self._end(box, places, MessageState.DONE)
         # Trimmed from twice the limit, so that few acks have to do it.
         if box.done.count > 2 * DONE_KEPT or box.done.bytes > 2 * DONE_BYTES:
             self._trim(box, MessageState.DONE, (DONE_KEPT, DONE_BYTES))
 
-    def dead(self, box: Box, places: Sequence[InboxPlace], why: str) -> None:
+    def dead(self, box: Box, places: Sequence[InboxPlace], why: str, now: float) -> None:
         """Make messages dead letters of this inbox, which keeps as many as it holds live ones."""
-        self._end(box, places, MessageState.DEAD, why)
+        # Later deaths have higher numbers, also where the clock was set back.
+        self._last_death = max(int(now * 1e6), self._last_death + 1)
+        self._end(box, places, MessageState.DEAD, why, self._last_death)
         most = (self._limits.inbox_count, self._limits.inbox_bytes)
         if box.dead.count > most[0] or box.dead.bytes > most[1]:
             self._trim(box, MessageState.DEAD, most)
 
-    def count_dead(self, box: Box, last: int) -> int:
-        """The number of dead letters of this inbox whose id is at most `last`."""
-        sql = "SELECT COUNT(*) FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id <= ?"
-        count: int = self._db.value(sql, (box.number, int(MessageState.DEAD), last))
-        return count
+    def last_death(self, box: Box) -> int:
+        """The number of the last death in this inbox; 0: of none that is known."""
+        sql = "SELECT MAX(died) FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
+        died: int | None = self._db.value(sql, (box.number, int(MessageState.DEAD)))
+        return died or 0
 
-    def clear_dead(self, box: Box, most: int, last: int | None = None) -> int:
-        """Delete the oldest dead letters of this inbox, none above `last`; return how many."""
+    def clear_dead(self, box: Box, most: int, death: int | None = None) -> int:
+        """Delete the oldest dead letters of this inbox, of deaths up to this one; return how many.
+
+        None: of all deaths.
+        """
         rows = self._db.rows(
             "SELECT id, size FROM queue WHERE inbox = ?1 AND state = ?2 AND rank = 0"
-            " AND (?4 IS NULL OR id <= ?4) ORDER BY id LIMIT ?3",
-            (box.number, int(MessageState.DEAD), most, last),
+            " AND (?4 IS NULL OR died IS NULL OR died <= ?4) ORDER BY id LIMIT ?3",
+            (box.number, int(MessageState.DEAD), most, death),
         )
         if rows := [(row[0], row[1]) for row in rows]:
             self._delete(box.number, MessageState.DEAD, rows)
@@ -70,12 +76,13 @@ class Ends:
         return len(rows)
 
     def _end(
-        self, box: Box, places: Sequence[InboxPlace], state: MessageState, why: str | None
-    ) -> None:
+        self, box: Box, places: Sequence[InboxPlace], state: MessageState,
+        why: str | None = None, died: int | None = None,
+    ) -> None:  # fmt: skip
         self._db.run_each(
-            "UPDATE queue SET state = ?, rank = 0, due = NULL, why = ?"
+            "UPDATE queue SET state = ?, rank = 0, due = NULL, why = ?, died = ?"
             " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",
-            [(int(state), why, *place[:4]) for place in places],
+            [(int(state), why, died, *place[:4]) for place in places],
         )
         size = sum(place.size for place in places)
         self._boxes.count(box.live, -len(places), -size)

@@ -191,17 +191,16 @@ class Boxes:
             ids += [message for _, message, _ in box.fresh if message > after]
         return sorted(ids)[:limit]
 
-    def newest_id(self, box: Box, *, dead: bool) -> int:
-        """The id of the newest live message, or of the newest dead letter; 0: there is none."""
-        parts = [(MessageState.DEAD, 0)] if dead else product(LIVE, range(4))
+    def newest_id(self, box: Box) -> int:
+        """The id of the newest live message; 0: there is none."""
         newest = [
             self._db.value(
                 "SELECT MAX(id) FROM queue WHERE inbox = ? AND state = ? AND rank = ?",
                 (box.number, int(state), rank),
             )
-            for state, rank in parts
+            for state, rank in product(LIVE, range(4))
         ]
-        fresh = [] if dead else [message for _, message, _ in box.fresh]
+        fresh = [message for _, message, _ in box.fresh]
         return max([0, *(int(message or 0) for message in newest), *fresh])
 
     def ended_ids(self, box: Box, after: int, limit: int) -> list[int]:

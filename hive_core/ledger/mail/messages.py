@@ -222,32 +222,17 @@ class Messages:
         return list(self.messages_by_age(recipient, dead=dead, limit=limit, after=after)[1])
 
     def messages_by_age(
-        self, recipient: str, *, dead: bool, limit: int, after: str = "", done: bool = False
+        self, *recipients: str, dead: bool, limit: int, after: str = "", done: bool = False
     ) -> tuple[int, Iterator[Message]]:
         """The number of such messages, and an iterator that reads them one by one."""
-        box = self._boxes.find(recipient)
-        ids = (
-            [] if box is None
-            else self._boxes.ended_ids(box, number(after) or 0, limit) if done
-            else self._boxes.ids_by_age(box, number(after) or 0, limit, dead=dead)
-        )  # fmt: skip
-        return len(ids), self._read_each(ids)
-
-    def dead_by_age(
-        self, recipients: Iterable[str], *, limit: int, after: str = ""
-    ) -> tuple[int, Iterator[Message]]:
-        """The number of dead letters of all of them, and an iterator that reads them one by one."""
-        boxes = (box for one in recipients if (box := self._boxes.find(one)) and box.dead.count)
-        found = (
-            id_ for box in boxes
-            for id_ in self._boxes.ids_by_age(box, number(after) or 0, limit, dead=True)
-        )  # fmt: skip
-        ids = sorted(found)[:limit]
-        return len(ids), self._read_each(ids)
-
-    def _read_each(self, ids: Iterable[int]) -> Iterator[Message]:
+        first = number(after) or 0
+        ids = sorted(
+            id_ for one in recipients if (box := self._boxes.find(one))
+            for id_ in (self._boxes.ended_ids(box, first, limit) if done
+                        else self._boxes.ids_by_age(box, first, limit, dead=dead))
+        )[:limit]  # fmt: skip
         rows = (self._db.row(_WHOLE, (message_id,)) for message_id in ids)
-        return (message(row) for row in rows if row is not None)
+        return len(ids), (message(row) for row in rows if row is not None)
 
     def messages_from(self, sender: str, after: str, most: int) -> tuple[list[Message], str | None]:
         """Messages of a sender by age, and the id up to which was searched; None: to the end."""
@@ -302,10 +287,10 @@ class Messages:
         count: int = self._db.value(sql, (box.number, int(MessageState.DEAD), int(since * 1e6)))
         return count
 
-    def newest(self, recipient: str, *, dead: bool = False) -> str:
-        """The id of the newest message that waits, or of the newest dead letter; empty: none."""
+    def newest(self, recipient: str) -> str:
+        """The id of the newest message that waits; empty: none."""
         box = self._boxes.find(recipient)
-        newest = 0 if box is None else self._boxes.newest_id(box, dead=dead)
+        newest = 0 if box is None else self._boxes.newest_id(box)
         return text_id(newest) if newest else ""
 
     def ack_up_to(self, recipient: str, last: str, spared: Container[str] = ()) -> int:
@@ -320,16 +305,15 @@ class Messages:
         messages = (self.get(text_id(id_)) for id_ in ids if id_ <= most)
         return self.ack(recipient, [row.id for row in messages if row and row.kind not in spared])
 
-    def dead_up_to(self, recipient: str, last: str) -> int:
-        """The number of dead letters of the recipient up to an id."""
+    def last_death(self, recipient: str) -> int:
+        """The number of the last death among the recipient's dead letters."""
         box = self._boxes.find(recipient)
-        return 0 if box is None else self._ends.count_dead(box, number(last) or 0)
+        return 0 if box is None else self._ends.last_death(box)
 
-    def clear_dead(self, recipient: str, last: str | None = None) -> int:
-        """Delete dead letters, up to an id or all, a limited number at a time; return how many."""
+    def clear_dead(self, recipient: str, death: int | None = None) -> int:
+        """Delete dead letters, up to a death or all, so many at a time; return how many."""
         box = self._boxes.find(recipient)
-        most = None if last is None else number(last) or 0
-        return 0 if box is None else self._ends.clear_dead(box, _AT_ONCE, most)
+        return 0 if box is None else self._ends.clear_dead(box, _AT_ONCE, death)
 
     def next_due(self, recipient: str | None = None) -> float | None:
         """When the next lease or time to live ends in any inbox; for one inbox, a lower bound."""
@@ -402,7 +386,7 @@ class Messages:
                 dead.append(replace(message, dead_why=why))
                 ends.setdefault((box, why), []).append(place)
         for (box, why), places in ends.items():
-            self._ends.dead(box, places, why)
+            self._ends.dead(box, places, why, now)
         senders: dict[str, list[Message]] = {}
         for letter in dead:
             if letter.kind == COPY:  # its sender does not know of the copy

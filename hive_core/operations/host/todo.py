@@ -52,11 +52,10 @@ class TodoRow(Result):
         description="When it ends without the operator, in seconds since 1970."
     )
     up_to: str = Field(
-        "", description="Of mail and dead letters: id of the newest one, for `clear_inbox` and"
-        " `clear_dead_letters`."
+        "", description="Of mail: id of the newest one, for `clear_inbox`."
     )  # fmt: skip
-    letters: int = Field(
-        0, description="Of dead letters: the number of all, also of those of more than 7 days ago."
+    as_of: str = Field(
+        "", description="Of dead letters: which there are now, for `clear_dead_letters`."
     )
 
 
@@ -170,8 +169,7 @@ def _mail(call: Call) -> Iterator[TodoRow]:
         name = THE_OPERATOR if uuid == THE_OPERATOR else call.hive.name(uuid)
         if name is not None and (count := mail.recent_dead(uuid, call.now - DEAD_SHOWN)):
             row = _row("dead_letters", name, name, f"{count} that {name} did not receive")
-            newest = mail.newest(uuid, dead=True)
-            yield row.model_copy(update={"up_to": newest, "letters": mail.dead(uuid)})
+            yield row.model_copy(update={"as_of": str(mail.last_death(uuid))})
 
 
 def _row(

@@ -9,7 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.hooks import MessageGivenUp, emit
 from hive_core.broker.operation import Mutation, Params, Result, operation
-from hive_core.errors import Conflict, InvalidArgument, NotAllowed
+from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.wire.record import Message
 from hive_core.model.work.question import QuestionKind
@@ -226,7 +226,7 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
     mail, most, after = call.ledger.messages, params.most, params.after or ""
     if params.archived:
         archives = [archive.uuid for archive in call.ledger.archives.all()]
-        number, messages = mail.dead_by_age(archives, limit=most, after=after)
+        number, messages = mail.messages_by_age(*archives, dead=True, limit=most, after=after)
         rows = map(_archived_letter, messages)
     else:
         number, messages = mail.messages_by_age(
@@ -314,12 +314,9 @@ class ClearDeadLettersParams(Mutation):
     agent: Agent | None = Field(
         None, description="Agent whose dead letters are deleted; absent: those of the operator."
     )
-    up_to: MessageId | None = Field(
-        None, description="Id of the newest dead letter that is deleted; absent: all are."
-    )
-    expected: int | None = Field(
-        None, ge=0, description="With `up_to`: refuse unless so many dead letters are up to it."
-        " A letter that was sent before it may have become one later."
+    as_of: Annotated[str, Field(pattern=r"^[0-9]{1,18}$")] | None = Field(
+        None, description="The `as_of` of their row in `todo`: those that became dead letters after"
+        " it stay, whenever they were sent; absent: all are deleted.",
     )  # fmt: skip
 
 
@@ -334,21 +331,10 @@ def clear_dead_letters(call: Call, params: ClearDeadLettersParams) -> Record[Cle
     Without this call a dead letter is kept for 30 days.
     """
     owner = _owner(call, params.agent)
-    if params.expected is not None:
-        if params.up_to is None:
-            raise InvalidArgument("`expected` needs `up_to`", field="expected")
-        _check_number(call, owner, params.up_to, params.expected)
-    cleared = call.ledger.messages.clear_dead(owner, params.up_to)
+    death = None if params.as_of is None else int(params.as_of)
+    cleared = call.ledger.messages.clear_dead(owner, death)
     call.notify(inbox(owner))
     return Record(ClearedDeadLetters(cleared=cleared), fields={"cleared": cleared})
-
-
-def _check_number(call: Call, owner: str, up_to: str, expected: int) -> None:
-    there = call.ledger.messages.dead_up_to(owner, up_to)
-    if there != expected:
-        raise Conflict(
-            f"cannot clear dead letters: there are {there}, not {expected}; list them again"
-        )
 
 
 def _owner(call: Call, agent: str | None) -> str:

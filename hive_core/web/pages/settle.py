@@ -32,13 +32,10 @@ async def settle_agent(visit: Visit) -> Response:
 
 
 async def clear_dead_letters(visit: Visit) -> Response:
-    """Delete the dead letters that the page counted, and none that came later."""
-    up_to, expected = visit.form.get("up_to", ""), form_number(visit, "expected")
-    name = visit.parts["name"]
-    return await visit.change(
-        "clear_dead_letters", "/", agent=None if name == OPERATOR else name, up_to=up_to,
-        expected=expected,
-    )  # fmt: skip
+    """Delete the dead letters that there were when the page was drawn; later ones stay."""
+    name, as_of = visit.parts["name"], visit.form.get("as_of", "")
+    agent = None if name == OPERATOR else name
+    return await visit.change("clear_dead_letters", "/", agent=agent, as_of=as_of)
 
 
 async def read_mail(visit: Visit) -> Response:
