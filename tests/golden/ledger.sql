@@ -142,7 +142,7 @@ CREATE INDEX questions_owed ON questions (owed) WHERE owed NOT NULL;
 CREATE TRIGGER questions_state_moves BEFORE UPDATE OF state ON questions WHEN OLD.state <> NEW.state AND NOT ((OLD.state = 'open' AND NEW.state = 'answered') OR (OLD.state = 'open' AND NEW.state = 'cancelled') OR (OLD.state = 'open' AND NEW.state = 'defaulted') OR (OLD.state = 'open' AND NEW.state = 'expired')) BEGIN SELECT RAISE(ABORT, 'illegal move of a question'); END;
 CREATE TRIGGER questions_state_starts BEFORE INSERT ON questions WHEN NEW.state <> 'open' BEGIN SELECT RAISE(ABORT, 'illegal first state of a question'); END;
 CREATE INDEX questions_task ON questions (task) WHERE task <> '';
-CREATE TABLE queue ( inbox INTEGER NOT NULL, state INTEGER NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, size INTEGER NOT NULL, attempt INTEGER NOT NULL DEFAULT 0, due REAL, why TEXT, PRIMARY KEY (inbox, state, rank, id) ) STRICT, WITHOUT ROWID;
+CREATE TABLE queue ( inbox INTEGER NOT NULL, state INTEGER NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, size INTEGER NOT NULL, attempt INTEGER NOT NULL DEFAULT 0, due REAL, why TEXT, died INTEGER, PRIMARY KEY (inbox, state, rank, id) ) STRICT, WITHOUT ROWID;
 CREATE INDEX queue_due ON queue (due) WHERE due IS NOT NULL;
 CREATE TABLE queues ( number INTEGER PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, may_put TEXT NOT NULL, may_take TEXT NOT NULL, most INTEGER NOT NULL, opened REAL NOT NULL, things INTEGER NOT NULL DEFAULT 0 CHECK (things >= 0), bytes INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0), closed INTEGER NOT NULL DEFAULT 0 ) STRICT;
 CREATE INDEX queues_closed ON queues (number) WHERE closed = 1;
