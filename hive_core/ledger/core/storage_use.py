@@ -114,8 +114,6 @@ class StorageUse:
             "CREATE TEMP TABLE stored (party TEXT, noun TEXT, bytes INTEGER NOT NULL,"
             " PRIMARY KEY (party, noun)) STRICT, WITHOUT ROWID"
         )
-        rows = [(*key, size) for key, size in self.recount().items()]
-        self._db.run_each("INSERT INTO stored VALUES (?, ?, ?)", rows)
         for table in TABLES:
             for sql in _triggers(table):
                 self._db.control(sql)
@@ -125,6 +123,9 @@ class StorageUse:
         )
         for sql in _MAIL_TRIGGERS:
             self._db.control(sql.format(take=_TAKE_MAIL.format(party=wrote)))
+        # After the triggers: each of them makes SQLite prepare the queries before it again.
+        rows = [(*key, size) for key, size in self.recount().items()]
+        self._db.run_each("INSERT INTO stored VALUES (?, ?, ?)", rows)
 
     def add_mail(self, sender: str, size: int) -> None:
         """Count a message that comes into the ledger."""
