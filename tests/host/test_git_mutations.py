@@ -20,6 +20,7 @@ from fixtures.repository_damage import (
     open_stores,
     without_privileges,
 )
+from fixtures.seeds import folder_in_ram
 from long import figure, seed, times
 
 from hive_core import operations
@@ -39,14 +40,25 @@ class HiveView:
     refused: list[tuple[str, str]]
 
 
+@pytest.fixture(name="histories", scope="module")
+def _histories() -> Iterator[Path]:
+    """The repository of each shape, which nobody changes."""
+    with folder_in_ram() as folder:
+        with pytest.MonkeyPatch.context() as patch, without_privileges():
+            patch.setattr(opening, "prime", lambda *_: None)
+            for shape in SHAPES:
+                create_history(folder / shape, shape)
+        yield folder
+
+
 @pytest.fixture
-def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
+def worlds(
+    histories: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, Path]]:
     monkeypatch.setattr(opening, "prime", lambda *_: None)  # the ledger is for speed elsewhere
     with without_privileges():
-        folders = {shape: folder / shape for shape in SHAPES}
-        for shape, state in folders.items():
-            create_history(state, shape)
-        yield folders
+        shutil.copytree(histories, folder, symlinks=True, dirs_exist_ok=True)
+        yield {shape: folder / shape for shape in SHAPES}
 
 
 @pytest.mark.sized

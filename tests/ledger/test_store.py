@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.messages import UndoRequested, bodies, letter, request_undo
+from long import times
 
 from hive_core.errors import Busy, Internal, StorageFull
 from hive_core.ledger.core.ballast import Ballast
@@ -186,9 +187,10 @@ def test_a_kill_around_commit_leaves_exactly_old_or_new(
     ledger.close()
 
 
+@pytest.mark.sized
 def test_kill_9_under_load_loses_nothing_acked(folder: Path) -> None:
     chance = random.Random(7)  # noqa: S311 - no secret
-    for _ in range(5):
+    for _ in range(times(2, 10)):
         process = child("send_until_killed", folder)
         assert process.stdout is not None
         acked = [process.stdout.readline() for _ in range(chance.randrange(1, 400))]
