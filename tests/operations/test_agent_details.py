@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import pygit2
-import pytest
+from each import for_each
 from fixtures.world import World, fields, rows
 
 from hive_core.model.agents.machine import State
 from hive_core.operations.host.todo import DEAD_SHOWN
 
 
-@pytest.mark.parametrize(
-    ("operation", "params"),
-    [("get_agent", {}), ("set_agent", {"title": "x"}), ("clear_dead_letters", {})],
+@for_each(
+    "operation, params, caller",
+    [
+        (*case, caller)
+        for case in [("get_agent", {}), ("set_agent", {"title": "x"}), ("clear_dead_letters", {})]
+        for caller in ["root", "a", "a1"]
+    ],
 )
-@pytest.mark.parametrize("caller", ["root", "a", "a1"])
 def test_they_are_for_the_operator_alone(
     world: World, operation: str, params: dict[str, object], caller: str
 ) -> None:

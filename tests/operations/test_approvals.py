@@ -39,17 +39,14 @@ def test_the_first_digits_of_the_commit_approve(world: World) -> None:
     assert approve(world, waits(world, commit=TWO), TWO)["state"] == "approved"
 
 
-@pytest.mark.parametrize(
-    "digits",
-    [ONE[:7], TWO[:8], ONE[1:9], ONE[:8] + "0", ONE + "0", ONE[:8].upper(), "", "zzzzzzzz"],
-)
-def test_attack_22_other_digits_than_the_first_eight_approve_nothing(
-    world: World, digits: str
-) -> None:
+def test_attack_22_other_digits_than_the_first_eight_approve_nothing(world: World) -> None:
     id_ = waits(world)
-    with pytest.raises(InvalidArgument):
-        approve(world, id_, digits)
-    assert state(world, id_) == "pending"
+    for digits in (
+        ONE[:7], TWO[:8], ONE[1:9], ONE[:8] + "0", ONE + "0", ONE[:8].upper(), "", "zzzzzzzz"
+    ):  # fmt: skip
+        with pytest.raises(InvalidArgument):
+            approve(world, id_, digits)
+        assert state(world, id_) == "pending", digits
 
 
 @pytest.mark.parametrize("caller", ["a", "a1", "root"])

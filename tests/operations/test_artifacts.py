@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 import pytest
+from each import for_each
 from fixtures.world import Reply, World, names, rows, world
 
 from hive_core.errors import (
@@ -116,7 +117,7 @@ def test_large_ones_are_sent_and_read_in_parts(hive: World) -> None:
     assert b"".join(base64.b64decode(str(page["data"])) for page in pages) == data
 
 
-@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK])
+@for_each("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK])
 def test_every_size_comes_back(hive: World, size: int) -> None:
     data = b"x" * size
     upload = send(hive, "a", data, 100_000)
@@ -170,7 +171,7 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_name_that_could_mislead_is_refused(hive: World, name: str) -> None:
     with pytest.raises(InvalidArgument):
         store(hive, name=name)
@@ -188,7 +189,7 @@ def test_what_is_no_base64_or_says_two_things_is_refused(hive: World) -> None:
 WHO = {"root": "", "a": "", "operator": "", "a2": "NotAllowed", "b": "NotFound"}
 
 
-@pytest.mark.parametrize(("caller", "error"), WHO.items())
+@for_each("caller, error", WHO.items())
 def test_under_the_names_of_an_agent_only_it_and_those_above_store(
     hive: World, caller: str, error: str
 ) -> None:

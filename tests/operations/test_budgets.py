@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import Reply, World, rows
 
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
@@ -23,7 +24,7 @@ def amount_left(world: World, agent: str, kind: str = "tokens") -> list[object]:
     return [(row["agent"], row["left"], row["spent"]) for row in budgets if row["kind"] == kind]
 
 
-@pytest.mark.parametrize(("caller", "error"), WHO.items())
+@for_each("caller, error", WHO.items())
 def test_callers_that_may_give(world: World, caller: str, error: str) -> None:
     fault = world.fault(caller, "allocate_budget", agent="a1", kind="tokens", amount=5)
     assert fault == error

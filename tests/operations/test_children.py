@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.machines import end_machine, run_of, start_machines
 from fixtures.world import Exchange, Reply, World, world
 
@@ -62,8 +63,8 @@ def test_a_call_that_is_repeated_gets_the_same_end(world: World) -> None:
     assert again[0] == again[1]
 
 
-@pytest.mark.parametrize(
-    ("caller", "whom", "error"),
+@for_each(
+    "caller, whom, error",
     [("root", "worker", "NotAllowed"), ("worker", "once", "NotAllowed"),
      ("other", "once", "NotFound"), ("lead", "lead", "NotAllowed"), ("lead", "nobody", "NotFound"),
      ("operator", "worker", "NotAllowed")],

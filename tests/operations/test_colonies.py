@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.world import Reply, World, fields, rows, texts, world
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,7 +143,7 @@ def test_the_same_name_again_replaces_task_and_skill(hive: World) -> None:
     assert hive.fault("queen", "create_colony", **{**COLONY, "name": "lead"}) == "AlreadyExists"
 
 
-@pytest.mark.parametrize("more", [
+@for_each("more", [
     {"skill": ""}, {"skill": "no front matter"}, {"skill": SKILL.replace("bees\n", "wasps\n")},
     {"skill": SKILL.replace("How to find what is new about bees.", "")},
     {"skill": SKILL.replace("Look first.", "")}, {"skill_path": "skills/Bees"},

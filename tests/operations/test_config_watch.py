@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import Reply, World, fields
 
 from hive_core.broker.call import Call, Change
@@ -93,7 +94,7 @@ def test_no_agent_speaks_for_another_and_the_operator_for_none(world: World) -> 
     assert fields(event).get("fault", "it broke") == "it broke"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "params",
     [{"commit": "c" * 39}, {"commit": "C" * 40}, {"system": "/etc"}, {"fault": "x" * 2001},
      {"system": "/nix/store/../../etc/passwd"}],

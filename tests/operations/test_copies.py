@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.world import World, world
 
 from hive_core.errors import InvalidArgument
@@ -18,7 +19,7 @@ MOST = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("sender", "to"), MOST)
+@for_each("sender, to", MOST)
 def test_mail_is_at_most_as_urgent_as_its_sender_may_be(world: World, sender: str, to: str) -> None:
     world.call("operator", "allow", agent="a", other="b1")
     for wanted in range(4):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import World, names, rows
 
 from hive_core.errors import InvalidArgument, NotAllowed, NotFound
@@ -55,7 +56,7 @@ def test_a_definition_gives_no_more_than_its_creator_has(world: World) -> None:
     world.call("a", "spawn", name="fin", definition="fine")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "agent",
     [
         {"role": "task", "tier": "strategic"}, {"capabilities": ["fly"]}, {"tools": ["reed"]},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from each import for_each
 from fixtures.tasks import end, state, take
 from fixtures.world import Reply, World, names, rows, texts, world
 
@@ -141,8 +142,8 @@ def test_a_named_worker_that_is_stopped_is_started(world: World) -> None:
     assert result.wanted is DesiredState.RUNNING
 
 
-@pytest.mark.parametrize(
-    ("agents", "error"),
+@for_each(
+    "agents, error",
     [(["b"], "NotAllowed"), (["a"], "NotAllowed"), (["nobody"], "NotFound"),
      (["a1", "a1"], "InvalidArgument")],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.approvals import hold
 from fixtures.world import World, texts
 
@@ -17,8 +18,10 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "params"), PAIRS)
-@pytest.mark.parametrize("caller", ["root", "a", "a1"])
+@for_each(
+    "operation, params, caller",
+    [(*case, caller) for case in PAIRS for caller in ["root", "a", "a1"]],
+)
 def test_they_are_the_operators_alone(
     world: World, operation: str, params: dict[str, object], caller: str
 ) -> None:
@@ -125,7 +128,7 @@ def test_an_old_holder_keeps_it_and_hands_it_on_to_no_agent(world: World) -> Non
     assert not set(USELESS) & set(world.hive.spec("a").capabilities)
 
 
-@pytest.mark.parametrize("capability", ["fly", "spawn:x", "secret", "network:", "secret:a b", ""])
+@for_each("capability", ["fly", "spawn:x", "secret", "network:", "secret:a b", ""])
 def test_the_list_of_capabilities_is_closed(world: World, capability: str) -> None:
     for operation in ("grant_capability", "revoke_capability"):
         error = world.fault("operator", operation, agent="a", capability=capability)

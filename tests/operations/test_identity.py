@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import World, names, rows, texts
 
 from hive_core.errors import Conflict, InvalidParameter, NotFound
@@ -29,15 +30,15 @@ def test_the_operator_is_known_as_itself(world: World) -> None:
     assert reply["children"] == ["root"]
 
 
-@pytest.mark.parametrize("param", ["caller", "from", "as_agent", "act_as", "on_behalf_of"])
+@for_each("param", ["caller", "from", "as_agent", "act_as", "on_behalf_of"])
 def test_no_call_names_its_caller(world: World, param: str) -> None:
     """Attack 35: a caller cannot act as another."""
     with pytest.raises(InvalidParameter):
         world.call("a1", "whoami", **{param: "root"})
 
 
-@pytest.mark.parametrize(
-    ("caller", "expected"),
+@for_each(
+    "caller, expected",
     [
         ("operator", ["root", "a", "a1", "a11", "a2", "b", "b1"]),
         ("root", ["root", "a", "a1", "a11", "a2", "b", "b1"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.logins import open_login
 from fixtures.world import World, names, rows
 
@@ -171,8 +172,8 @@ def test_a_stream_gives_what_was_not_acked_again(world: World) -> None:
     assert [row["attempt"] for page in asked.pages for row in rows(page["messages"])] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("caller", "agent", "error"),
+@for_each(
+    "caller, agent, error",
     [
         ("a1", "a1", ""), ("a1", None, ""), ("operator", "a1", ""), ("operator", None, ""),
         ("operator", "operator", ""), ("a", "a1", "NotAllowed"), ("a1", "a2", "NotAllowed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import World, fields, rows
 
 from hive_core.model.agents.machine import DesiredRun, DesiredState, State
@@ -26,8 +27,7 @@ MAY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize(("caller", "target"), MAY)
+@for_each("verb, caller, target", [(verb, *case) for verb in VERBS for case in MAY])
 def test_a_strict_ancestor_or_the_operator(
     world: World, verb: str, caller: str, target: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures.machines import end_machine, start_machines
 from fixtures.world import Reply, World, rows
 
@@ -24,7 +25,7 @@ def texts(reply: Reply) -> list[object]:
     return [part["text"] for part in rows(reply["parts"])]
 
 
-@pytest.mark.parametrize(("caller", "error"), WATCHERS.items())
+@for_each("caller, error", WATCHERS.items())
 def test_who_may_watch(world: World, caller: str, error: str) -> None:
     assert world.fault(caller, "watch_turn", agent="a1") == error
 

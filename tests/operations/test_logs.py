@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each import for_each
 from fixtures.world import World, names, rows
 
 from hive_core.varlink import FRAME_LIMIT, encode
@@ -20,7 +20,7 @@ def write(world: World, name: str, *texts: str) -> None:
     world.run()
 
 
-@pytest.mark.parametrize(("caller", "agent"), MAY)
+@for_each("caller, agent", MAY)
 def test_itself_an_ancestor_or_the_operator(world: World, caller: str, agent: str | None) -> None:
     """Row H10; attack 41."""
     assert world.fault(caller, "get_logs", agent=agent) == MAY[caller, agent]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
+from each import for_each
 from fixtures.world import World, rows, world
 from operations.test_metrics import scrape
 
@@ -33,8 +34,14 @@ def _crowd() -> Iterator[World]:
         yield made
 
 
-@pytest.mark.parametrize("caller", ["a", "operator"])
-@pytest.mark.parametrize("by", ["agent", "subtree", "day", "model", "tier", "user"])
+@for_each(
+    "caller, by",
+    [
+        (caller, by)
+        for caller in ["a", "operator"]
+        for by in ["agent", "subtree", "day", "model", "tier", "user"]
+    ],
+)
 def test_attack_61_sums_over_many_agents_are_whole(crowd: World, caller: str, by: str) -> None:
     sums = rows(crowd.call(caller, "get_usage", by=by)["sums"])
     values = {row["key"]: row["amount"] for row in sums if row["kind"] == "tokens_in"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures import approvals as asked
 from fixtures.questions import ask, escalate
 from fixtures.world import Reply, World, rows, world
@@ -92,7 +93,7 @@ WHO = {"a1": "", "a": "", "root": "", "operator": "", "a11": "NotAllowed", "a2":
        "b": "NotFound"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("caller", "fault"), WHO.items())
+@for_each("caller, fault", WHO.items())
 def test_one_s_own_and_those_of_descendants_and_no_others(
     world: World, caller: str, fault: str
 ) -> None:

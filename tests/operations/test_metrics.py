@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
+from each import for_each
 from fixtures.world import World, rows
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -114,7 +115,7 @@ def test_a_turn_has_bounds_and_so_has_how_many_are_said_at_once(
     assert world.fault("a1", "report_usage", turn_seconds=turns) == "InvalidArgument"
 
 
-@pytest.mark.parametrize("turns", ["1", [None], [True], {}])
+@for_each("turns", ["1", [None], [True], {}])
 def test_what_is_no_time_of_a_turn_is_refused(world: World, turns: object) -> None:
     assert world.fault("a1", "report_usage", turn_seconds=turns) == "InvalidParameter"
 

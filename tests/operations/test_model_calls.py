@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.model_calls import (
     AGENTS,
     MODELS,
@@ -44,8 +45,8 @@ def test_only_hive_model_accounts_for_calls(world: World, caller: str) -> None:
         world.call(caller, "settle_model", reservation="x", status="done")
 
 
-@pytest.mark.parametrize(
-    ("operation", "params"),
+@for_each(
+    "operation, params",
     [
         ("whoami", {}), ("list_agents", {}), ("send", {"to": "a", "body": "x"}),
         ("get_agent", {"agent": "a"}), ("stop", {"agent": "a"}), ("recv", {}),

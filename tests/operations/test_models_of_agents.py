@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.world import World, world
 
 from hive_core.errors import InvalidArgument, NotAllowed
@@ -54,13 +55,20 @@ def test_a_creator_gives_a_model_that_it_may_use_and_no_other(world: World) -> N
     assert world.call("free", "whoami")["models"] == ["sonnet", "opus"]
 
 
-@pytest.mark.parametrize("caller", ["a", "operator"])
-@pytest.mark.parametrize(
-    ("params", "field", "reason"),
+@for_each(
+    "caller, params, field, reason",
     [
-        ({"model": "gpt"}, "model", "models.toml of this host has opus, sonnet"),
-        ({"runtime": "codex"}, "runtime", "the runtime codex needs a model of the wire responses"),
-        ({"runtime": "scripted"}, "runtime", "needs a model whose provider is scripted"),
+        (caller, *case)
+        for caller in ["a", "operator"]
+        for case in [
+            ({"model": "gpt"}, "model", "models.toml of this host has opus, sonnet"),
+            (
+                {"runtime": "codex"},
+                "runtime",
+                "the runtime codex needs a model of the wire responses",
+            ),
+            ({"runtime": "scripted"}, "runtime", "needs a model whose provider is scripted"),
+        ]
     ],
 )
 def test_what_this_host_cannot_run_is_refused_at_spawn(

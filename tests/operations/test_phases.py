@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
+from each import for_each
 from fixtures.phases import (
     CALLERS,
     EDI,
@@ -36,7 +37,7 @@ def _hive() -> Iterator[World]:
 # Edge x caller.
 
 
-@pytest.mark.parametrize(("source", "operation"), list(product(QueenPhase, OPERATIONS)))
+@for_each("source, operation", list(product(QueenPhase, OPERATIONS)))
 def test_only_the_parties_of_an_edge_move_the_queen_along_it(
     source: QueenPhase, operation: str
 ) -> None:

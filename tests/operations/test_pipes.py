@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.world import Reply, World, names, rows, world
 
 from hive_core.errors import Conflict, LimitReached, NotFound
@@ -126,13 +127,19 @@ def test_an_end_of_an_agent_closes_its_pipes_and_loses_nothing_written(piped: Wo
 WHO = {"root": "NotAllowed", "a1": "NotAllowed", "a2": "NotAllowed", "operator": "NotAllowed"}
 
 
-@pytest.mark.parametrize(("caller", "error"), WHO.items())
+@for_each("caller, error", WHO.items())
 def test_a_parent_opens_it(piped: World, caller: str, error: str) -> None:
     assert piped.fault(caller, "open_pipe", agent="a1") == error
 
 
-@pytest.mark.parametrize("caller", ["root", "a2", "operator"])
-@pytest.mark.parametrize("operation", ["read_pipe", "write_pipe", "close_pipe"])
+@for_each(
+    "caller, operation",
+    [
+        (caller, operation)
+        for caller in ["root", "a2", "operator"]
+        for operation in ["read_pipe", "write_pipe", "close_pipe"]
+    ],
+)
 def test_no_other_agent_has_an_end_of_it(piped: World, caller: str, operation: str) -> None:
     """Another agent's pipe looks like one that does not exist (attack 41)."""
     pipe = open_pipe(piped)

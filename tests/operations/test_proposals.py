@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.approvals import ONE, THREE, TWO, ask, deploy, finish, judge, row, state, waits
 from fixtures.world import World, fields, world
 
@@ -48,8 +49,9 @@ def test_no_other_agent_may_request_it(world: World, caller: str, error: str) ->
     assert world.ledger.approvals.page(None, 10) == []
 
 
-@pytest.mark.parametrize(
-    "odd", ["main", "HEAD", ONE[:39], f"{ONE}0", ONE.upper(), "--all", "x" * 40]
+@for_each(
+    "odd",
+    ["main", "HEAD", ONE[:39], f"{ONE}0", ONE.upper(), "--all", "x" * 40],
 )
 def test_attack_17_a_commit_is_all_of_its_digits_and_nothing_else(world: World, odd: str) -> None:
     with pytest.raises(InvalidArgument, match="40 digits"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.machines import start_machines
 from fixtures.tasks import give
 from fixtures.world import World, rows
@@ -19,7 +20,7 @@ def hold(world: World, agent: str = "a", **params: object) -> None:
     world.call("operator", "quarantine", agent=agent, **params)
 
 
-@pytest.mark.parametrize(("caller", "error"), WHO.items())
+@for_each("caller, error", WHO.items())
 def test_who_may_hold_an_agent(world: World, caller: str, error: str) -> None:
     assert world.fault(caller, "quarantine", agent="a1") == error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.questions import answer, ask, hops, letters, question_world, row
 from fixtures.world import World
 
@@ -21,7 +22,7 @@ WHO = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("caller", "fault"), WHO.items())
+@for_each("caller, fault", WHO.items())
 def test_only_the_recipient_may_answer(world: World, caller: str, fault: str) -> None:
     id_ = ask(world, "a11")
     assert world.fault(caller, "answer", question=id_, answers=["x"]) == fault
@@ -47,14 +48,14 @@ NOT_TO = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("pair", "to"), TO.items())
+@for_each("pair, to", TO.items())
 def test_recipients_of_a_question(world: World, pair: tuple[str, str], to: str) -> None:
     """A task asks its parent only; an agent without the capability gets its parent."""
     caller, wanted = pair
     assert world.call(caller, "ask", items=[{"prompt": "x"}], to=wanted)["to"] == to
 
 
-@pytest.mark.parametrize(("pair", "fault"), NOT_TO.items())
+@for_each("pair, fault", NOT_TO.items())
 def test_agents_that_one_may_not_ask(world: World, pair: tuple[str, str], fault: str) -> None:
     caller, wanted = pair
     assert world.fault(caller, "ask", items=[{"prompt": "x"}], to=wanted) == fault

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.questions import answer, ask, escalate, hops, letters, question_world, row
 from fixtures.world import World, names, rows, world
 
@@ -62,7 +63,7 @@ def test_eight_items_are_one_question_with_eight_answers(world: World) -> None:
     assert world.fault("a11", "ask", items=[]) == "InvalidArgument"
 
 
-@pytest.mark.parametrize(("count", "fault"), [(0, ""), (1, "InvalidArgument"), (2, ""), (4, ""),
+@for_each("count, fault", [(0, ""), (1, "InvalidArgument"), (2, ""), (4, ""),
                                               (5, "InvalidArgument")])  # fmt: skip
 def test_options_are_none_or_two_to_four(world: World, count: int, fault: str) -> None:
     item = {"prompt": "Which?", "options": [f"o{number}" for number in range(count)]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.questions import ask, letters
 from fixtures.tasks import end, give
 from fixtures.world import World, fields, names, rows
@@ -61,8 +62,8 @@ def test_a_page_of_questions_goes_on_behind_none_that_the_caller_does_not_see(
     assert world.fault("a1", "list_questions", which="mine", after=mine) == ""
 
 
-@pytest.mark.parametrize(
-    ("operation", "params"),
+@for_each(
+    "operation, params",
     [
         ("list_queues", {"after": "9" * 20}),
         ("list_triggers", {"after": "9" * 200}),

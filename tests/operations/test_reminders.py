@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.questions import DAY, letters
 from fixtures.world import World, names, rows, world
 
@@ -64,7 +65,7 @@ WHO = {"a1": "", "a": "", "root": "", "operator": "", "a11": "NotAllowed", "a2":
        "b1": "NotFound"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("caller", "fault"), WHO.items())
+@for_each("caller, fault", WHO.items())
 def test_callers_that_may_set_a_reminder_and_take_it_back(
     world: World, caller: str, fault: str
 ) -> None:
@@ -86,8 +87,9 @@ def test_the_operator_reminds_itself(world: World) -> None:
     assert world.fault("a", "remind", to="operator", body="x", **{"in": 5.0}) == "NotAllowed"
 
 
-@pytest.mark.parametrize(
-    "when", [{}, {"in": 5.0, "at": 2e9}, {"at": 1.0}, {"at": 1e12}, {"in": 0.0}, {"in": -1.0}]
+@for_each(
+    "when",
+    [{}, {"in": 5.0, "at": 2e9}, {"at": 1.0}, {"at": 1e12}, {"in": 0.0}, {"in": -1.0}],
 )
 def test_a_time_that_makes_no_sense_is_refused(world: World, when: dict[str, float]) -> None:
     assert world.fault("a", "remind", body="x", **when) == "InvalidArgument"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import Reply, World, rows
 
 from hive_core.errors import NotFound
@@ -111,7 +112,7 @@ def test_an_asker_hears_of_the_end_of_the_agent_that_it_asked(world: World) -> N
     assert (result["kind"], result["relation"]) == ("dead_letter", "daemon")
 
 
-@pytest.mark.parametrize("caller", ["a1", "a2", "root", "operator"])
+@for_each("caller", ["a1", "a2", "root", "operator"])
 def test_no_agent_waits_for_the_answer_to_a_message_of_another(world: World, caller: str) -> None:
     """Attack 43."""
     asked = ask(world)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import World, rows, world
 
 from hive_core.errors import (
@@ -122,7 +123,7 @@ def test_no_agent_gets_into_a_thread_of_others(world: World) -> None:
     assert world.fault("a2", "send", to="a1", body="thanks", thread="plan") == ""
 
 
-@pytest.mark.parametrize("param", ["from", "from_uuid", "sender", "relation", "hops"])
+@for_each("param", ["from", "from_uuid", "sender", "relation", "hops"])
 def test_no_sender_writes_on_the_envelope(world: World, param: str) -> None:
     """Attack 43: `from` is the daemon's."""
     error = world.fault("a1", "send", to="a", body="x", **{param: "operator"})
@@ -150,7 +151,7 @@ def test_a_wake_says_what_caused_it_and_stays_labelled_self(world: World) -> Non
     assert rows(world.call("a1", "recv")["messages"])[0]["source"] is None
 
 
-@pytest.mark.parametrize("source", ["", " ", "x" * 33, "a\nb", "a ", "\u202eoperator", "é"])
+@for_each("source", ["", " ", "x" * 33, "a\nb", "a ", "\u202eoperator", "é"])
 def test_the_source_of_a_wake_is_a_short_label(world: World, source: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         world.call("a1", "wake", body="x", source=source)
@@ -165,8 +166,8 @@ def test_a_stopped_agent_finds_its_mail_when_it_runs(world: World) -> None:
     assert [row["body"] for row in world.mail("a1")] == ["for later"]
 
 
-@pytest.mark.parametrize(
-    ("params", "field"),
+@for_each(
+    "params, field",
     [
         ({"body": "x" * (64 * 1024 + 1)}, "body"), ({"body": "é" * (32 * 1024 + 1)}, "body"),
         ({"priority": 4}, "priority"), ({"priority": -1}, "priority"),
@@ -180,7 +181,7 @@ def test_what_makes_no_sense_is_named(world: World, params: dict[str, object], f
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("body", ["", "x" * 64 * 1024, "é" * 32 * 1024, "\0\x1b[31m", "\u2028"])
+@for_each("body", ["", "x" * 64 * 1024, "é" * 32 * 1024, "\0\x1b[31m", "\u2028"])
 def test_any_text_arrives_as_it_was(world: World, body: str) -> None:
     world.call("a", "send", to="a1", body=body)
     (letter,) = rows(world.call("a1", "recv")["messages"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import frontmatter
 import pytest
+from each import for_each
 from fixtures.world import World, rows, world
 
 from hive_core.cli.agents import definitions
@@ -42,7 +43,7 @@ def test_there_is_one_for_each_kind_of_the_pipelines() -> None:
     assert [file.stem for file in FILES] == sorted(ROLES)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@for_each("file", FILES)
 def test_each_is_read_without_a_warning(file: Path) -> None:
     reading, body = definition_of(file)
     assert reading.warnings == ()
@@ -51,7 +52,7 @@ def test_each_is_read_without_a_warning(file: Path) -> None:
     assert body.strip()
 
 
-@pytest.mark.parametrize("name", sorted(ROLES))
+@for_each("name", sorted(ROLES))
 def test_the_operator_creates_an_agent_from_it_that_runs_its_session(
     hive: World, name: str
 ) -> None:

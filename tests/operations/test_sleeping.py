@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.machines import end_machine, run_of, start_machines
 from fixtures.world import World, world
 
@@ -30,8 +31,7 @@ def wanted_state(world: World, name: str) -> DesiredState:
     return run_of(world, name).wanted
 
 
-@pytest.mark.parametrize("verb", ["sleep", "resume"])
-@pytest.mark.parametrize(("caller", "target"), MAY)
+@for_each("verb, caller, target", [(verb, *case) for verb in ["sleep", "resume"] for case in MAY])
 def test_a_strict_ancestor_or_the_operator(
     world: World, verb: str, caller: str, target: str
 ) -> None:

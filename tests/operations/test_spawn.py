@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import World, fields, names, rows, world
 
 from hive_core.errors import AlreadyExists, Conflict, InvalidArgument, LimitReached
@@ -157,7 +158,7 @@ def test_an_image_is_one_of_those_offered_and_a_path_is_the_operators(world: Wor
     assert world.fault("a", "spawn", name="no", image="/srv/tree") == "NotAllowed"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     ["", "A", "a_b", "a--b", "-a", "a-", "1a", "a" * 33, "operator", "hive", "self", "host",
      "system", "../x", "a\n", "\uff41", "a.b", "a@b", "%i"],
@@ -226,8 +227,9 @@ def test_limits_come_out_of_what_the_creator_has(world: World) -> None:
         world.call("rich", "spawn", name="y", limits={"memory_max": gib // 2 + 1})
 
 
-@pytest.mark.parametrize(
-    "command", [["a\0b"], ["", "x"], ["x" * 40_000], [str(n) for n in range(1025)]]
+@for_each(
+    "command",
+    [["a\0b"], ["", "x"], ["x" * 40_000], [str(n) for n in range(1025)]],
 )
 def test_a_command_that_cannot_run_or_be_stored_is_refused(
     world: World, command: list[str]

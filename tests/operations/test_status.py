@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import Exchange, World, rows
 
 from hive_core.errors import NotFound
@@ -11,8 +12,8 @@ from hive_core.plan.actions import StopUnit
 from hive_core.plan.desired import ReconcilePlan, ReconcileStep
 
 
-@pytest.mark.parametrize(
-    ("operation", "params"),
+@for_each(
+    "operation, params",
     [
         ("status", {}), ("locate", {"agent": "a1"}), ("converge", {}), ("gc", {}),
         ("wait_agents", {"agents": ["a1"], "states": ["running"]}),

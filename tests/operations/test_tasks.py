@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.tasks import finish, give, phase, state, take
 from fixtures.world import World, names, rows, texts
 
@@ -12,7 +13,7 @@ WHO = {"a": "", "root": "", "operator": "", "a1": "NotAllowed", "a2": "NotAllowe
        "a11": "NotAllowed", "b": "NotFound", "b1": "NotFound"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("caller", "error"), WHO.items())
+@for_each("caller, error", WHO.items())
 def test_an_ancestor_of_an_agent_gives_it_tasks(world: World, caller: str, error: str) -> None:
     """Rows K14 and T9."""
     assert world.fault(caller, "assign_task", agent="a1", description="x") == error
@@ -133,7 +134,7 @@ def test_a_board_comes_in_pages(world: World) -> None:
     assert result == ids[::-1]
 
 
-@pytest.mark.parametrize("operation", ["get_task", "watch_task", "cancel_task", "finish_task"])
+@for_each("operation", ["get_task", "watch_task", "cancel_task", "finish_task"])
 def test_a_hidden_task_and_none_are_answered_alike(world: World, operation: str) -> None:
     hidden = give(world, "a", "a1")
     more = {"status": "success", "summary": ""} if operation == "finish_task" else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.world import World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
@@ -52,7 +53,7 @@ ALIASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("who", "may"), BY_ROLE.items())
+@for_each("who, may", BY_ROLE.items())
 def test_a_role_executes_what_its_row_says(hive: World, who: str, may: set[str]) -> None:
     if who != "operator":
         assert set(ROLE_DEFAULTS[hive.hive.spec(who).role].tools) == may
@@ -79,7 +80,7 @@ def test_a_use_is_recorded_with_its_tool_and_argument(hive: World) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("before", [*range(0, SHOWN + 3, 29), SHOWN - 1])
+@for_each("before", [*range(0, SHOWN + 3, 29), SHOWN - 1])
 def test_a_secret_is_hidden_also_where_what_is_recorded_ends(hive: World, before: int) -> None:
     """Hiding shortens the text: characters behind the end of the record move into it."""
     secret = "hunter22-" * 9

@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from each import for_each
 from fixtures.world import Reply, World, names, rows, world
 
 from hive_core.agent import tool_input
@@ -27,7 +28,7 @@ def _hive() -> Iterator[World]:
 WHO = {"wu": "", "lead": "", "root": "", "operator": "", "tim": "NotAllowed", "ada": "NotAllowed"}
 
 
-@pytest.mark.parametrize(("caller", "error"), WHO.items())
+@for_each("caller, error", WHO.items())
 def test_an_agent_its_ancestors_and_the_operator_read_it(
     hive: World, caller: str, error: str
 ) -> None:
@@ -69,7 +70,7 @@ def test_a_granted_capability_shows_at_the_next_call(hive: World) -> None:
     hive.call("operator", "grant_capability", agent="lead", capability="trigger")
 
 
-@pytest.mark.parametrize("who", ["lead", "wu", "tim", "ada"])
+@for_each("who", ["lead", "wu", "tim", "ada"])
 def test_the_same_agent_gets_the_same_tools_in_the_same_order(hive: World, who: str) -> None:
     """Q3: and none of them twice."""
     first = hive.call(who, "list_toolset")
@@ -108,7 +109,7 @@ def members(schema: object) -> Iterator[dict[str, object]]:
             yield from members(value)
 
 
-@pytest.mark.parametrize("who", ["lead", "wu", "tim", "ada", "root"])
+@for_each("who", ["lead", "wu", "tim", "ada", "root"])
 def test_a_schema_is_plain_and_has_what_a_model_sets(hive: World, who: str) -> None:
     for name, row in tools(hive, who).items():
         assert row["description"], name
@@ -206,7 +207,7 @@ def test_whatever_stops_or_destroys_is_destructive_under_any_name() -> None:
     assert not replace(load()["get_task"], destructive=True).is_destructive
 
 
-@pytest.mark.parametrize("first", ["stop", "sleep", "start", "kill", "follow_topic"])
+@for_each("first", ["stop", "sleep", "start", "kill", "follow_topic"])
 def test_what_is_idempotent_has_no_further_effect(first: str) -> None:
     with world(None, "root/lead:lead", "lead/wu:worker") as hive:
         params = {"topic": "news"} if first == "follow_topic" else {"agent": "wu"}

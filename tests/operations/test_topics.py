@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.world import World, world
 
 from hive_core.errors import LimitReached
@@ -114,6 +115,6 @@ def test_a_flood_meets_the_limit_for_each_recipient(world: World) -> None:
     assert world.fault("a", "send", to="a1", body="x") == "LimitReached"
 
 
-@pytest.mark.parametrize("topic", ["", "Builds", "a b", "x" * 65, "1a"])
+@for_each("topic", ["", "Builds", "a b", "x" * 65, "1a"])
 def test_a_topic_is_a_word(world: World, topic: str) -> None:
     assert world.fault("a", "publish", topic=topic, body="x") == "InvalidArgument"

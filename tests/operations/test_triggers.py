@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.world import Reply, World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
@@ -50,7 +51,7 @@ WHO = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("caller", "error"), WHO.items())
+@for_each("caller, error", WHO.items())
 def test_an_agent_sets_triggers_for_itself_and_what_is_below_it(
     hive: World, caller: str, error: str
 ) -> None:
@@ -103,7 +104,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("when", "why"), REFUSED.values(), ids=REFUSED)
+@for_each("when, why", REFUSED.values())
 def test_a_rule_that_makes_no_sense_is_refused_and_says_what_of_it(
     hive: World, when: Reply, why: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each import for_each
 from fixtures.world import Reply, World, rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def turns(world: World, caller: str = "operator", **params: object) -> list[Repl
     return rows(world.call(caller, "list_turns", agent="a1", **params)["turns"])
 
 
-@pytest.mark.parametrize(("caller", "error"), READERS.items())
+@for_each("caller, error", READERS.items())
 def test_who_may_read_the_turns_of_an_agent(world: World, caller: str, error: str) -> None:
     assert world.fault(caller, "list_turns", agent="a1") == error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.world import World
 
 from hive_core.errors import InvalidArgument, NotAllowed, NotFound
@@ -56,7 +57,7 @@ def test_nothing_is_done_and_nothing_is_recorded(world: World) -> None:
     assert (world.hive, len(world.events())) == (before, count)
 
 
-@pytest.mark.parametrize("question", [
+@for_each("question", [
     ("nobody", "whoami", None, None), ("nobody", "stop", "a", None), ("a", "stop", "nobody", None),
     ("operator", "stop", "nobody", None), ("root", "move", "a1", "nobody"),
 ])  # fmt: skip
@@ -68,7 +69,7 @@ def test_a_name_that_is_no_agents_is_a_slip_and_no_refusal(
         ask(world, *question)
 
 
-@pytest.mark.parametrize(("operation", "params"), [
+@for_each("operation, params", [
     ("history", {"agent": "nobody"}), ("list_agents", {"root": "nobody"}),
     ("stop", {"agent": "nobody"}), ("loose_ends", {"agent": "nobody"}),
     ("move", {"agent": "a1", "parent": "nobody"}), ("spawn", {"name": "x", "parent": "nobody"}),
