@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from benchmarks import run
 from benchmarks.report import page, rows, table
@@ -35,7 +36,7 @@ def test_an_aim_beside_a_missing_peer_stays_open() -> None:
     assert table.plain([row]).split()[-1] == "open"
 
 
-@pytest.mark.parametrize(("value", "met"), [(19.0, True), (21.0, False), (9.0, False)])
+@for_each("value, met", [(19.0, True), (21.0, False), (9.0, False)])
 def test_an_aim_is_met_only_within_all_its_bounds(value: float, met: bool) -> None:  # noqa: FBT001
     row = {"name": "pass", "value": value, "unit": "ms"}
     assert rows.with_aim(row, "10 to 20 ms", at_least=10, at_most=20)["met"] is met

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
-import pytest
+from each import for_each
 from names import Name, empty_names, is_bare_participle
 
 # How many there may be in tests and benchmarks: fewer are right, more are not.
@@ -30,11 +30,11 @@ def test_no_name_that_says_nothing_is_added_to_the_tests() -> None:
     assert all(counts[kind] <= most for kind, most in AT_MOST.items()), counts
 
 
-@pytest.mark.parametrize("name", ["moved", "given_on", "_told", "started"])
+@for_each("name", ["moved", "given_on", "_told", "started"])
 def test_a_bare_participle_is_seen(name: str) -> None:
     assert is_bare_participle(name)
 
 
-@pytest.mark.parametrize("name", ["moved_agents", "feed", "is_moved", "create_job", "children"])
+@for_each("name", ["moved_agents", "feed", "is_moved", "create_job", "children"])
 def test_a_verb_or_a_thing_is_no_bare_participle(name: str) -> None:
     assert not is_bare_participle(name)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 TESTS = Path(__file__).parent
 # A row that asks for a page: which, and the word that has to stand there.
@@ -54,7 +55,7 @@ def coverage_by_row() -> dict[str, list[str]]:
     return result
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row not in PAGES])
+@for_each("row", [row for row in ROWS if row not in PAGES])
 def test_a_row_is_shown_in_real_containers(row: str) -> None:
     assert coverage_by_row().get(row), f"no test in tests/e2e says that it shows {row}"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
+from each import for_each
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/specification/README.md"
@@ -58,14 +59,24 @@ def test_every_row_that_is_cited_is_defined() -> None:
     assert undefined == set()
 
 
-@pytest.mark.parametrize("row", sorted(ROWS.keys() - WITHOUT_TEST))
+@cache
+def _test_files() -> dict[str, list[Path]]:
+    """The files of tests by name without ending; a row may name one that is in two folders."""
+    files = defaultdict[str, list[Path]](list)
+    for path in (ROOT / "tests").rglob("*.py"):
+        files[path.stem].append(path)
+    return files
+
+
+@for_each("row", sorted(ROWS.keys() - WITHOUT_TEST))
 def test_the_tests_of_a_row_cite_it(row: str) -> None:
     text, tests = ROWS[row]
     assert text.endswith((".", ".)"))
     assert tests
     for name in tests:
-        paths = list((ROOT / "tests").rglob(f"{name}.py"))
-        assert any(row in rows_cited_by(path) for path in paths), f"{name} does not cite {row}"
+        assert any(row in rows_cited_by(path) for path in _test_files()[name]), (
+            f"{name} does not cite {row}"
+        )
 
 
 def test_no_page_is_cited_that_the_repository_does_not_have() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from long import at_most
@@ -66,8 +67,8 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(
     assert reader.pending == bool(rest)
 
 
-@pytest.mark.parametrize(
-    ("frame", "why"),
+@for_each(
+    "frame, why",
     [
         (b'{"a":1,"a":2}', "duplicate key"),
         (b'{"a":{"b":1,"b":1}}', "duplicate key"),
@@ -87,7 +88,6 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(
         (b"[" + b"[]," * 20_000 + b"[]]", "more than"),
         (b'{"a":"' + b"x" * FRAME_LIMIT + b'"}', "larger"),
     ],
-    ids=lambda frame: str(frame)[:20],
 )
 def test_attack_36_hostile_frames_are_refused_with_the_rule_they_break(
     frame: bytes, why: str
@@ -106,7 +106,7 @@ def test_strings_of_any_content_are_told_from_structure(value: object, text: str
     assert decode(encode(deep)[:-1]) == deep
 
 
-@pytest.mark.parametrize(
+@for_each(
     "frame",
     [
         b"[" * 33 + b'"' + b'\\"' * 500_000,
@@ -116,7 +116,6 @@ def test_strings_of_any_content_are_told_from_structure(value: object, text: str
         b'{"a":[' + b"[]," * 300_000 + b"[]]}",
         b'{"a":[' + b"{}," * 300_000 + b"{}]}",
     ],
-    ids=lambda frame: str(frame)[:20],
 )
 def test_attack_36_no_frame_takes_longer_to_refuse_than_its_size_allows(frame: bytes) -> None:
     """Some of these once took minutes: a pattern for strings started again at every quote."""
@@ -131,7 +130,7 @@ def _million(head: bytes, unit: bytes, tail: bytes) -> bytes:
     return head + unit * ((FRAME_LIMIT - len(head) - len(tail)) // len(unit)) + tail
 
 
-@pytest.mark.parametrize(
+@for_each(
     "frame",
     [
         _million(b'{"a":[', b"1,", b"1]}"),
@@ -142,7 +141,6 @@ def _million(head: bytes, unit: bytes, tail: bytes) -> bytes:
         _million(b"[" * 33, b'"', b"]"),
         b"{" + b",".join(b'"%d":1' % number for number in range(90_000)) + b"}",
     ],
-    ids=lambda frame: str(frame)[:20],
 )
 def test_attack_66_no_frame_of_a_call_takes_long_to_parse_or_refuse(frame: bytes) -> None:
     """Each of these took from 45 to 280 ms, in which no other party was served."""
@@ -155,7 +153,7 @@ def test_attack_66_no_frame_of_a_call_takes_long_to_parse_or_refuse(frame: bytes
     assert min(times) < 0.04
 
 
-@pytest.mark.parametrize("frame", [b"[" * 40 + b"]" * 40, b"[]" * 40 + b"[" * 33, b"]" * 40])
+@for_each("frame", [b"[" * 40 + b"]" * 40, b"[]" * 40 + b"[" * 33, b"]" * 40])
 def test_attack_66_what_is_closed_nowhere_is_refused_like_what_is_deep(frame: bytes) -> None:
     with pytest.raises(BadFrame):
         decode(b'{"a":' + frame + b"}")
@@ -181,7 +179,7 @@ def test_an_escaped_pair_of_surrogates_is_one_character() -> None:
     assert decode(b'{"a":"\\ud83d\\ude00"}') == {"a": "\U0001f600"}
 
 
-@pytest.mark.parametrize("message", [{"a": float("nan")}, {"a": "\ud800"}, {"a": object()}])
+@for_each("message", [{"a": float("nan")}, {"a": "\ud800"}, {"a": object()}])
 def test_what_no_reader_would_take_is_not_written(message: varlink.Message) -> None:
     with pytest.raises(BadFrame):
         encode(message)
@@ -203,7 +201,7 @@ def test_an_unfinished_frame_is_bounded() -> None:
         reader.feed(b"0")
 
 
-@pytest.mark.parametrize("kind", list(errors.BY_WIRE.values()))
+@for_each("kind", list(errors.BY_WIRE.values()))
 def test_every_error_comes_back_as_itself(kind: type[HiveError]) -> None:
     sent = kind("the reason")
     error = errors.from_wire(kind.wire, sent.parameters)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from each import for_each
 from fixtures.broker import BrokerClient, BrokerHarness, open_broker
 from pydantic import Field
 
@@ -76,7 +77,7 @@ def test_a_role_that_may_stop_and_the_operator_do_it(harness: BrokerHarness) -> 
 Declare = Callable[..., Callable[[object], object]]
 
 
-@pytest.mark.parametrize("words", [{}, {"action": "halt"}, {"action": ""}, {"action": None}])
+@for_each("words", [{}, {"action": "halt"}, {"action": ""}, {"action": None}])
 def test_an_operation_without_an_action_of_the_set_does_not_import(words: dict[str, Any]) -> None:
     registry: dict[str, Operation] = {}
     with pytest.raises(TypeError, match="action"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from each import for_each
 from fixtures.broker import BrokerHarness, spec
 
 from hive_core import errors
@@ -50,8 +51,8 @@ def test_a_name_as_long_as_a_frame_does_not_come_back(harness: BrokerHarness) ->
     assert len(harness.events("refusal")[0].target) <= 64
 
 
-@pytest.mark.parametrize(
-    ("parameters", "name"),
+@for_each(
+    "parameters, name",
     [
         ({}, "agent"),
         ({"agent": 7}, "agent"),

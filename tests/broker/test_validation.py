@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import pytest
+from each import for_each
 from pydantic import Field, SecretStr, ValidationError
 
 from hive_core.broker.operation import Confidential, Params
@@ -45,8 +46,8 @@ def fault(values: dict[str, object], model: type[Params] = Given) -> HiveError:
     return validation_error(caught.value, values, model)
 
 
-@pytest.mark.parametrize(
-    ("values", "place", "why"),
+@for_each(
+    "values, place, why",
     [
         ({}, "agent", "it is missing"),
         ({"agent": 5}, "agent", "expected text, not 5"),
@@ -78,8 +79,8 @@ def test_a_wrong_shape_says_what_was_expected(
     assert str(again) == f"parameter {place!r} does not fit: {why}"
 
 
-@pytest.mark.parametrize(
-    ("values", "place", "why"),
+@for_each(
+    "values, place, why",
     [
         ({"times": 10}, "times", "should be less than or equal to 9, not 10"),
         ({"steps": ["ten letters"]}, "steps.0",

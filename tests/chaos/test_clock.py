@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from chaos.offline_daemon import OfflineDaemon
 from chaos.shim import Faults, build
+from each import for_each
 from long import figure, seed, times
 
 from hive_core.reconcile.timers.clock_jumps import LOOK
@@ -43,7 +44,7 @@ def bodies(daemon: OfflineDaemon, lease: float = 60) -> list[str]:
     return [message["body"] for message in messages]
 
 
-@pytest.mark.parametrize("step", STEPS)
+@for_each("step", STEPS)
 def test_a_lease_keeps_its_length_across_clock_jumps(step: float) -> None:
     with running() as daemon:
         daemon.call("send", to="lead", body="hello")
@@ -57,7 +58,7 @@ def test_a_lease_keeps_its_length_across_clock_jumps(step: float) -> None:
         assert bodies(daemon) == []
 
 
-@pytest.mark.parametrize("step", STEPS)
+@for_each("step", STEPS)
 def test_mail_keeps_its_lifetime_across_clock_jumps(step: float) -> None:
     with running() as daemon:
         daemon.call("send", to="lead", body="short", ttl=100)
@@ -70,7 +71,7 @@ def test_mail_keeps_its_lifetime_across_clock_jumps(step: float) -> None:
         assert dead["body"] == "short"
 
 
-@pytest.mark.parametrize("step", STEPS)
+@for_each("step", STEPS)
 def test_nothing_is_deleted_before_its_time(step: float) -> None:
     """Archives, results kept for a repeated call, dead letters, jobs, the audit log."""
     with running() as daemon:

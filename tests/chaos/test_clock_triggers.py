@@ -6,6 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
+from each import for_each
 from fixtures.world import World, world
 from long import figure, seed, times
 from operations.test_triggers import fires, put
@@ -18,7 +19,7 @@ def mail(hive: World) -> int:
     return len([message for message in hive.mail("a") if message["kind"] == "trigger"])
 
 
-@pytest.mark.parametrize("step", STEPS)
+@for_each("step", STEPS)
 def test_an_interval_keeps_its_length_across_clock_jumps(step: float) -> None:
     with world(None, "root/a") as hive:
         put(hive, when={"every": 600.0})
@@ -32,8 +33,9 @@ def test_an_interval_keeps_its_length_across_clock_jumps(step: float) -> None:
         assert mail(hive) == 2
 
 
-@pytest.mark.parametrize("missed", ["skip", "latest", "all"])
-@pytest.mark.parametrize("step", STEPS)
+@for_each(
+    "missed, step", [(missed, step) for missed in ["skip", "latest", "all"] for step in STEPS]
+)
 def test_cron_follows_the_wall_clock_without_a_burst(step: float, missed: str) -> None:
     with world(None, "root/a") as hive:
         id_ = put(hive, when={"cron": "*/10 * * * *"}, missed=missed)["id"]
@@ -51,7 +53,7 @@ def test_cron_follows_the_wall_clock_without_a_burst(step: float, missed: str) -
             assert second["due"] != first["due"]
 
 
-@pytest.mark.parametrize("step", [3600.0, DAY, 10 * YEAR])
+@for_each("step", [3600.0, DAY, 10 * YEAR])
 def test_a_skipped_time_fires_once_if_missed_fires_are_wanted(step: float) -> None:
     with world(None, "root/a") as hive:
         at = hive.clock.now() + 600
@@ -73,7 +75,7 @@ def test_a_one_shot_trigger_waits_for_its_time_after_the_clock_goes_back() -> No
         assert len(fires(hive, once)) == 1
 
 
-@pytest.mark.parametrize(("missed", "counts"), [("skip", [5]), ("latest", [5]), ("all", [1] * 5)])
+@for_each("missed, counts", [("skip", [5]), ("latest", [5]), ("all", [1] * 5)])
 def test_fires_missed_without_a_daemon_follow_the_missed_setting(
     missed: str, counts: list[int]
 ) -> None:

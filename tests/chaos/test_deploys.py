@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from each import for_each
 from fixtures.deploys import FAMILY, DeployHarness
 from fixtures.proposed_commits import Proposed, proposal
 from long import figure, seed, times
@@ -223,7 +224,7 @@ def test_an_undisturbed_deploy_goes_through_all_steps() -> None:
     assert list(dict.fromkeys(names)) == STEPS
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_r18_a_fault_at_any_step_leaves_exactly_the_old_or_the_new(kind: str) -> None:
     """R18, attack 49: every step of a deploy x kill, full disk, damage, crash, cancel."""
     for at in range(len(STEPS)):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from chaos.session_oracle import SessionEvidence, verdict
+from each import for_each
 
 from hive_core.agent.session.recovery import INTERRUPTED
 
@@ -105,6 +105,6 @@ def test_nothing_is_found_in_sound_evidence() -> None:
     assert verdict(measured_late) == []
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@for_each("name", DAMAGES)
 def test_each_kind_of_damage_is_found(name: str) -> None:
     assert any(name in fault for fault in verdict(DAMAGES[name](SOUND)))

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.work.budgets import clock, money, parse_amount
 from hive_core.cli.work.group_usage import NOT_MEASURED, machine_cells, machines, with_cpu_time
@@ -111,8 +112,8 @@ def test_a_budget_is_closed(hive: Hive) -> None:
     assert asked[0]["close"] is True
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
+@for_each(
+    "kind, text",
     [("money", "1.1234567"), ("money", "-1"), ("time", "5y"), ("tokens", "1.5"), ("tokens", "٣x")],
 )
 def test_invalid_amounts_are_refused(kind: str, text: str) -> None:
@@ -158,8 +159,8 @@ def test_figures_of_a_group_are_numbers_for_programs_and_words_for_people() -> N
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("group", "used", "most"),
+@for_each(
+    "group, used, most",
     [
         ({"CPUUsageNSec": "12345678901", "CPUQuotaPerSecUSec": "2s"}, "12.346s", "2.000s a second"),
         ({"CPUUsageNSec": "0", "CPUQuotaPerSecUSec": "infinity"}, "0.000s", "-"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.agents import copy, enter
 from hive_core.cli.agents.copy import Remote, parse_place, unpack
@@ -17,7 +18,7 @@ from hive_core.cli.agents.relay import in_pipes
 from hive_core.errors import Conflict
 
 
-@pytest.mark.parametrize(("text", "place"), [
+@for_each("text, place", [
     ("lead:notes.txt", Remote("lead", "notes.txt")),
     ("lead:/tree/x:y", Remote("lead", "/tree/x:y")),
     ("lead:", Remote("lead", ".")), ("./lead:x", Path("lead:x")), ("/tmp/x", Path("/tmp/x")),

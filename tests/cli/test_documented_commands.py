@@ -213,7 +213,7 @@ def test_the_documents_were_read() -> None:
         check_agent(["send", "bob", "hi", "--nonsense"])
 
 
-@pytest.mark.parametrize("page", ["claude-code", "codex", "opencode"])
+@for_each("page", ["claude-code", "codex", "opencode"])
 def test_five_commands_lead_to_an_agent_on_each_coding_cli(page: str) -> None:
     text = (ROOT / f"docs/how-to/{page}.md").read_text()
     blocks = re.findall(r"(?:^    # hive .*\n)+", text, re.MULTILINE)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.core.lazy import Group, ListGroup, NameListGroup
 from hive_core.cli.main import hive as the_command
@@ -101,7 +102,7 @@ def commands(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...]
 TWO_FORMS = {("plan", "approve"), ("plan", "reject")}
 
 
-@pytest.mark.parametrize(("words", "command"), [*commands(the_command)], ids=str)
+@for_each("words, command", [*commands(the_command)])
 def test_an_argument_that_may_be_left_out_stands_in_brackets(
     words: tuple[str, ...], command: click.Command
 ) -> None:
@@ -110,7 +111,7 @@ def test_an_argument_that_may_be_left_out_stands_in_brackets(
     assert [row.metavar for row in optional if not (row.metavar or "[").startswith("[")] == []
 
 
-@pytest.mark.parametrize(("words", "group"), GROUPS.items(), ids=str)
+@for_each("words, group", GROUPS.items())
 def test_rm_removes_or_ends_wherever_something_can_be_removed_or_ended(
     words: tuple[str, ...], group: click.Group
 ) -> None:

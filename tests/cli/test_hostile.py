@@ -14,6 +14,7 @@ from typing import Final
 import click
 import pytest
 from cli.run import Hive
+from each import for_each
 from fixtures.fake_broker import Answer
 from fixtures.hostile_answers import HostileAnswers
 
@@ -100,6 +101,6 @@ def test_further_lines_of_agent_text_are_indented() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("at", [1e300, -1e300, 1e17, float(2**63)])
+@for_each("at", [1e300, -1e300, 1e17, float(2**63)])
 def test_a_time_outside_the_calendar_is_printed_as_a_number(at: float) -> None:
     assert moment(at) == f"{at:g}"

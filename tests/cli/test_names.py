@@ -8,6 +8,7 @@ from collections import defaultdict
 import click
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core import VERSION
 from hive_core.cli.agents.agent import agent as the_group
@@ -21,7 +22,7 @@ ID = "a" * 12
 VERBS = sorted(set(the_group.list_commands(CONTEXT)) & COMMANDS.keys())
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@for_each("verb", VERBS)
 def test_agent_commands_have_both_forms(verb: str) -> None:
     assert the_group.get_command(CONTEXT, verb) is the_command.get_command(CONTEXT, verb)
 

@@ -8,6 +8,7 @@ import time
 import click
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.config.approval_page import BAR
 from hive_core.cli.core.parameters import TIME
@@ -127,15 +128,15 @@ def test_reminders_are_listed_and_cancelled(hive: Hive) -> None:
     assert "carl does not get it" in hive("reminders", "--cancel", ID).err
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@for_each(
+    "text, value",
     [("90", 90), ("1.5m", 90), ("2h", 7200), ("3d", 259_200), ("1w", 604_800), ("1h30m", 5400)],
 )
 def test_durations_are_parsed(text: str, value: float) -> None:
     assert parse_duration(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "h", "-5", "5 m", "5y", "nan", "1e3", "1h 3", "1h30"])
+@for_each("text", ["", "h", "-5", "5 m", "5y", "nan", "1e3", "1h 3", "1h30"])
 def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core.cli.host.runtime import COMPLETE, NAMES, RuntimePackage
 from hive_core.cli.main import run
@@ -42,7 +43,7 @@ def hive(folder: Path, *words: str) -> int:
     return run(["runtime", *words, "--folder", str(folder)])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_the_lock_file_has_a_hash_for_every_package(name: str) -> None:
     package = RuntimePackage(name, Path("/nowhere"))
     lock = json.loads((package.locks / "package-lock.json").read_text())

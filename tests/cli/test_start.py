@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from each import for_each
 
 from hive_core.cli import main
 from hive_core.cli.core.help import all_commands
@@ -17,7 +18,7 @@ from hive_core.cli.start import socket_of_top
 CHECKOUT = str(Path(main.__file__).parents[2])
 
 
-@pytest.mark.parametrize("words", [["--help"], ["tree"], ["call", "whoami"], ["agent", "--help"]])
+@for_each("words", [["--help"], ["tree"], ["call", "whoami"], ["agent", "--help"]])
 def test_no_heavy_module_is_imported(words: list[str]) -> None:
     script = (
         f"import sys; sys.path.insert(0, {CHECKOUT!r}); from hive_core.cli.main import run\n"
@@ -85,8 +86,8 @@ def test_the_help_names_every_command_once() -> None:
     assert all(len(line) <= 80 for line in text)
 
 
-@pytest.mark.parametrize(
-    ("line", "socket"),
+@for_each(
+    "line, socket",
     [("top", "/run/hive/operator.sock"), ("--socket /s top", "/s"), ("top -b", None),
      ("top --help", None), ("status", None), ("", None)],
 )  # fmt: skip

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 import click
 import pytest
 from cli.run import Hive
+from each import for_each
 from typing_extensions import override
 
 from hive_core.agent.layout import breadth
@@ -40,7 +41,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("width", [200, 100, 80, 60, 50, 40, 30])
+@for_each("width", [200, 100, 80, 60, 50, 40, 30])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     lines = list(table(ROWS, COLUMNS, width))
     assert len(lines) == 3
@@ -99,7 +100,7 @@ def test_wide_output_has_all_columns_and_json_is_complete(hive: Hive) -> None:
     assert "x" * 300 in hive("inbox").out
 
 
-@pytest.mark.parametrize(("seconds", "text"), [
+@for_each("seconds, text", [
     (0, "0s"), (2.5, "2.5s"), (59, "59s"), (3600, "1h"), (5400, "1h30m"), (93_784, "1d2h"),
 ])  # fmt: skip
 def test_a_duration_is_printed_in_the_form_it_is_entered(seconds: float, text: str) -> None:
@@ -126,8 +127,9 @@ def test_since_takes_a_date_a_number_or_a_duration(monkeypatch: pytest.MonkeyPat
         SINCE.convert("yesterday", None, None)
 
 
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0"), (512 << 20, "512M"), (1 << 40, "1T"), (1536, "1.5K"), (7, "7")]
+@for_each(
+    "number, text",
+    [(0, "0"), (512 << 20, "512M"), (1 << 40, "1T"), (1536, "1.5K"), (7, "7")],
 )
 def test_a_size_is_printed_in_the_form_it_is_entered(number: int, text: str) -> None:
     assert format_size(number) == text

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.core.units import format_duration
 from hive_core.cli.host.todo import SETTLED_BY
@@ -44,7 +45,7 @@ def test_an_empty_list_and_a_truncated_list_say_so(hive: Hive) -> None:
     assert hive("todo").err == "and 7 more\n"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_every_kind_is_settled_by_an_existing_command(kind: str) -> None:
     for text in SETTLED_BY[kind].split("; "):
         program, name, *_ = text.split()
@@ -52,8 +53,9 @@ def test_every_kind_is_settled_by_an_existing_command(kind: str) -> None:
         assert name in COMMANDS
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0s"), (59, "59s"), (90, "1m30s"), (7200, "2h"), (200_000, "2d7h")]
+@for_each(
+    "seconds, text",
+    [(0, "0s"), (59, "59s"), (90, "1m30s"), (7200, "2h"), (200_000, "2d7h")],
 )
 def test_ages_have_a_short_form(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 import pytest
+from each import for_each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def test_no_special_address_of_ipv6_is_allowed(address: IPv6Address) -> None:
     assert address_fault(address)
 
 
-@pytest.mark.parametrize("text", [
+@for_each("text", [
     "93.184.216.34", "8.8.8.8", "2606:4700::6810:1", "64:ff9b::808:808", "2002:808:808::1",
 ])  # fmt: skip
 def test_addresses_of_the_internet_are_allowed(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
@@ -80,7 +81,7 @@ def test_no_rule_is_or_allows_an_address(address: object, port: int) -> None:
     assert allowing_rule(target, ["*.example.org:443", f"x.y:{port}"]) is None
 
 
-@pytest.mark.parametrize("text", ODD)
+@for_each("text", ODD)
 def test_an_address_in_an_odd_form_is_refused_for_all(text: str) -> None:
     with pytest.raises(ValueError, match=NO_NAME):
         parse_target(text)
@@ -88,7 +89,7 @@ def test_an_address_in_an_odd_form_is_refused_for_all(text: str) -> None:
         parse_rule(text)
 
 
-@pytest.mark.parametrize(("text", "reason"), [
+@for_each("text, reason", [
     ("example.org", "not NAME:PORT"), (":443", "not NAME:PORT"), ("", "not NAME:PORT"),
     ("example.org:", "no port"), ("example.org:0", "no port"), ("example.org:65536", "no port"),
     ("example.org:0443", "no port"), ("example.org:+443", "no port"),
@@ -135,7 +136,7 @@ def test_the_table_of_the_host_keeps_rules_in_one_form() -> None:
     assert EgressSettings().allow == ()
 
 
-@pytest.mark.parametrize(("held", "profile"), [
+@for_each("held, profile", [
     ((), None), (("spawn",), None), (("network:egress-allowlist",), "egress-allowlist"),
     (("network:host", "network:egress-allowlist"), "host"), (("network:veth",), None),
     (("network:none",), None),

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from each import for_each
 from fuzz.hostile import FIELDS, METHODS, ODD, RAW, frame
 from fuzz.oracle import examine
 from hypothesis import given, settings
@@ -27,7 +28,7 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
+@for_each("path", CORPUS)
 def test_every_saved_input_is_a_call_or_a_declared_error(path: Path) -> None:
     for word in path.read_bytes().split(b"\0"):
         examine(word)

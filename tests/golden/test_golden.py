@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
+from each import for_each
 from golden.write import FILES, HERE
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
+@for_each("name", sorted(FILES))
 def test_public_contracts_are_unchanged(name: str) -> None:
     """Run `python tests/golden/write.py` and list the change in CHANGELOG where it is meant."""
     assert FILES[name]() == (HERE / name).read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,8 +34,8 @@ def test_a_name_is_escaped_as_systemd_does() -> None:
     assert escape("hive-agent@bob.service") == "hive_2dagent_40bob_2eservice"
 
 
-@pytest.mark.parametrize(
-    ("active", "job", "means"),
+@for_each(
+    "active, job, means",
     [
         ("active", "", "active"),
         ("inactive", "start", "activating"),
@@ -48,7 +49,7 @@ def test_a_job_that_has_not_begun_counts_already(active: str, job: str, means: s
     assert _active(unit(active=active, job=job)) == means
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["", "hive agent", f"hive agent {UUID} x ab", f"hive job {UUID} 1 ab", "hive agent a 1 b"],
 )

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core import VERSION
 from hive_core.host.config.command_line import check_user
@@ -79,7 +80,7 @@ def answers(program: str) -> dict[str, tuple[int, str, str]]:
     return dict(zip(options, said, strict=True))
 
 
-@pytest.mark.parametrize("program", MODULES)
+@for_each("program", MODULES)
 def test_each_program_prints_its_version_and_its_help_and_ends(program: str) -> None:
     assert answers(program)["--version"] == (0, f"{program} {VERSION}\n", "")
     status, out, err = answers(program)["--help"]
@@ -88,7 +89,7 @@ def test_each_program_prints_its_version_and_its_help_and_ends(program: str) -> 
     assert "--version" in out
 
 
-@pytest.mark.parametrize("program", MODULES)
+@for_each("program", MODULES)
 def test_an_unknown_option_ends_each_program_with_status_2(program: str) -> None:
     status, out, err = answers(program)["--nonsense"]
     assert (status, out) == (2, "")

@@ -13,6 +13,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures.meta_repo import Meta, family, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -300,7 +301,7 @@ def test_deltas_that_build_on_each_other_end(folder: Path) -> None:
         Packs(folder).read(name.hex())
 
 
-@pytest.mark.parametrize(
+@for_each(
     "delta",
     [
         b"", b"\x80", b"\5\5\x90\5",  # cut short, and of another base

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
+from each import for_each
 
 from hive_core.host.systemd import journal
 from hive_core.model.wire.record import LogQuery
@@ -35,8 +35,8 @@ class Reader:
         return self.entries[self.at] if self.at >= 0 else {}
 
 
-@pytest.mark.parametrize(
-    ("text", "unit", "rest"),
+@for_each(
+    "text, unit, rest",
     [
         ("web.service[17]: ready: yes", "web.service", "ready: yes"),
         ("systemd: Started it", "systemd", "Started it"),

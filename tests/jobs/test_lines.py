@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from long import at_most, times
@@ -53,7 +54,7 @@ def test_passages_leave_out_nothing_that_changed(old: list[bytes], new: list[byt
     assert all(run.old_end - run.old <= 6 for run in shown if run.same)
 
 
-@pytest.mark.parametrize("kind", ["shuffled", "few words", "many changes", "moved", "nothing left"])
+@for_each("kind", ["shuffled", "few words", "many changes", "moved", "nothing left"])
 def test_attack_18_texts_made_to_be_hard_are_compared_in_time(kind: str) -> None:
     count = times(20_000, 200_000)
     chance = random.Random(1)  # noqa: S311 - no secret

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+from each import for_each
 from fixtures.jobs import CAPS, Bench, Line, Repo, assert_refused
 from long import at_most
 
@@ -85,7 +86,7 @@ def test_attack_19_a_tree_of_anything_but_plain_files_is_refused(bench: Bench, c
     assert_refused(bench.review(commit), rule)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_attack_19_a_name_that_means_something_else_elsewhere_is_refused(
     bench: Bench, name: bytes
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core.errors import Internal, NotFound
 from hive_core.ledger.approvals.rollouts import RolloutAgent
@@ -75,8 +76,14 @@ def test_a_decision_has_its_operator_and_time_and_the_end_has_its_time(ledger: L
     assert ledger.approvals.open() == []
 
 
-@pytest.mark.parametrize("event", sorted({move.event for move in COURSE.transitions}))
-@pytest.mark.parametrize("state", sorted(FINALS))
+@for_each(
+    "event, state",
+    [
+        (event, state)
+        for event in sorted({move.event for move in COURSE.transitions})
+        for state in sorted(FINALS)
+    ],
+)
 def test_nothing_leads_out_of_an_end_not_even_past_the_code(
     ledger: Ledger, state: ApprovalState, event: str
 ) -> None:

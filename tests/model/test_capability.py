@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 import hive_core
 from hive_core.errors import InvalidArgument
@@ -20,14 +22,15 @@ from hive_core.model.agents.capability import (
 )
 
 
-@pytest.mark.parametrize(
-    "capability", [*PLAIN, "meta.update:nixpkgs", "model:gpt-4.1", "network:veth", "secret:api-key"]
+@for_each(
+    "capability",
+    [*PLAIN, "meta.update:nixpkgs", "model:gpt-4.1", "network:veth", "secret:api-key"],
 )
 def test_what_is_on_the_list_is_accepted(capability: str) -> None:
     assert check_capabilities([capability, capability]) == (capability,)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "capability",
     [
         "", "root", "Spawn", "spawn ", "spawn:", "spawn:x", "kill:b", "network", "network:",
@@ -63,13 +66,22 @@ ELSEWHERE = Path(hive_core.__file__).parent
 BY_PLACE = {"kill"}
 
 
-@pytest.mark.parametrize("word", sorted({*PLAIN, *WITH_ARGUMENT}))
+@cache
+def _source_files() -> list[tuple[str, str]]:
+    """Name and text of each module."""
+    return [(path.name, path.read_text()) for path in ELSEWHERE.rglob("*.py")]
+
+
+@for_each("word", sorted({*PLAIN, *WITH_ARGUMENT}))
 def test_what_can_be_granted_is_read_by_something(word: str) -> None:
     """Each capability that can be granted is checked somewhere; a new one must be listed here."""
     own = {"capability.py", "roles.py"}
-    files = (path for path in ELSEWHERE.rglob("*.py") if path.name not in own)
-    named = [path for path in files if re.search(rf'"{re.escape(word)}[":]', path.read_text())]
-    assert bool(named) or word in BY_PLACE or no_effect_reason(word), word
+    named = any(
+        re.search(rf'"{re.escape(word)}[":]', text)
+        for name, text in _source_files()
+        if name not in own
+    )
+    assert named or word in BY_PLACE or no_effect_reason(word), word
 
 
 def test_what_has_no_effect_is_loaded_and_not_given() -> None:

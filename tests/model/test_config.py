@@ -6,6 +6,7 @@ import re
 import tomllib
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,8 +43,8 @@ def test_the_template_says_nothing_and_shows_every_key(kind: str) -> None:
     assert result.mcp["git"].model_fields_set == set(McpServer.model_fields)
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
+@for_each(
+    "data, reason",
     [
         ({"requests": {}}, "requests: unknown key; did you mean request?"),
         ({"request": {"capabilites": []}}, "unknown key; did you mean capabilities?"),
@@ -95,8 +96,8 @@ def test_whatever_the_bytes_are_there_are_tables_or_a_reason(data: bytes) -> Non
     assert isinstance(result, dict) or str(result).isprintable()
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("a = " + "[" * 5000, "nested too deep"),
         ("a = " + "[" * 20 + "]" * 20, "nested too deep"),
@@ -119,8 +120,8 @@ def test_bytes_that_are_no_text_have_a_reason_and_dates_become_text() -> None:
     assert toml.parse(b"[settings]\nday = 2026-01-02\n") == {"settings": {"day": "2026-01-02"}}
 
 
-@pytest.mark.parametrize(
-    ("wishes", "held", "then"),
+@for_each(
+    "wishes, held, then",
     [
         (ConfigRequest(), ("kill", "spawn"), ("kill", "spawn")),
         (ConfigRequest(capabilities=("spawn",)), ("kill",), ("spawn",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,8 +36,8 @@ def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> No
     assert "hive_send: is an operation" in warning
 
 
-@pytest.mark.parametrize(
-    ("front", "warning"),
+@for_each(
+    "front, warning",
     [
         ({"toools": ["read"]}, "toools: unknown field; did you mean tools?"),
         ({"maxturns": 4}, "maxturns: unknown field; did you mean maxTurns?"),
@@ -69,8 +70,8 @@ def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], wa
     assert parse_definition({"name": "a", **front}).warnings == (warning,)
 
 
-@pytest.mark.parametrize(
-    ("front", "reason"),
+@for_each(
+    "front, reason",
     [
         ({"name": "Ревьюер"}, "lower case"),
         ({"name": "../reviewer"}, "lower case"),
@@ -101,8 +102,8 @@ def test_what_cannot_be_is_refused(front: dict[str, object], reason: str) -> Non
         parse_definition({"name": "a", **front})
 
 
-@pytest.mark.parametrize(
-    ("front", "tools"),
+@for_each(
+    "front, tools",
     [
         ({}, None),
         ({"tools": "."}, None),

@@ -8,7 +8,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from urllib.parse import quote, urlencode
 
-import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +31,7 @@ WAYS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@for_each("way", WAYS.values())
 def test_a_secret_is_hidden_in_each_form(way: Callable[[str], str]) -> None:
     masks = Masks()
     masks.add(SECRET.encode())

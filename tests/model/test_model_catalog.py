@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from each import for_each
 
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.agent import OFFERED_MOST, SESSION, AgentSpec, Runtime, Tier
@@ -36,8 +37,8 @@ def agent(**fields: object) -> AgentSpec:
     return AgentSpec.model_validate({"uuid": UUID(int=1), **fields})
 
 
-@pytest.mark.parametrize(
-    ("spec", "own", "allowed"),
+@for_each(
+    "spec, own, allowed",
     [
         (agent(), "sonnet", ("sonnet",)),
         (agent(tier="strategic"), "opus", ("opus",)),
@@ -100,8 +101,8 @@ def test_an_agent_gives_its_own_models_and_those_of_the_tiers_up_to_its_own() ->
         CATALOG.check_given(agent(), "opus")
 
 
-@pytest.mark.parametrize(
-    ("fields", "field", "reason"),
+@for_each(
+    "fields, field, reason",
     [
         (
             {"model": "gpt"},

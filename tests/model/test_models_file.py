@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,7 +115,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "field", "reason"), FAULTS, ids=range(len(FAULTS)))
+@for_each("text, field, reason", FAULTS)
 def test_a_fault_names_its_key(text: str, field: str, reason: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse_models(text)
@@ -124,7 +125,7 @@ def test_a_fault_names_its_key(text: str, field: str, reason: str) -> None:
     assert caught.value.reason.isascii()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "https://api.example.com", "https://h:8443/a/b", "http://localhost:8080/v1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
+from each import for_each
 
 from hive_core.ledger.core.jobs import COURSE
 from hive_core.model.states import IllegalTransition, StateMachine, Transition
@@ -30,8 +31,8 @@ def test_moves_give_the_next_state_or_a_refusal() -> None:
         door.next("broken", "open")
 
 
-@pytest.mark.parametrize(
-    ("moves", "fault"),
+@for_each(
+    "moves, fault",
     [
         (
             (*DOOR, Transition("shut", "open", "broken", "x", "y")),

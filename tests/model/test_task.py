@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core.model.states import IllegalTransition
 from hive_core.model.work.task import (
@@ -64,7 +65,7 @@ def test_there_is_no_way_out_of_an_end() -> None:
 HOW = {"success": "completed", "partial": "completed", "failed": "failed", "timeout": "failed"}
 
 
-@pytest.mark.parametrize(("status", "name"), HOW.items())
+@for_each("status, name", HOW.items())
 def test_a2a_asks_how_it_was_done(status: str, name: str) -> None:
     done = replace(TASK, state=TaskState.DONE, result=TaskResult(ResultStatus(status)))
     assert a2a_state(done) == name

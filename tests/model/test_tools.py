@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,8 +44,8 @@ def test_a_manager_executes_nothing_and_every_tool_of_a_role_is_in_the_table() -
     assert managers == {Role.DAEMON, Role.AGENT, Role.LEAD}
 
 
-@pytest.mark.parametrize(
-    ("name", "tool"),
+@for_each(
+    "name, tool",
     [
         ("file_reader", "read"), ("read_file", "read"), ("Read", "read"), ("command", "bash"),
         ("run_command", "bash"), ("edit_file", "edit"), ("write_file", "edit"), ("WRITE", "edit"),
@@ -59,8 +60,8 @@ def test_an_unknown_tool_is_answered_with_the_nearest() -> None:
         find_tool("run_comand")
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "matches"),
+@for_each(
+    "text, words, matches",
     [
         ("bash(git *)", ["git", "status"], True),
         ("bash(git *)", ["git"], True),
@@ -91,8 +92,8 @@ def test_a_pattern_is_compared_word_by_word(
         assert parse_entry(text).matches(check_argument(BASH, words)) is matches
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "matches"),
+@for_each(
+    "text, path, matches",
     [
         ("read(docs/*)", "docs/a/b.md", True), ("read(docs/*)", "docs", True),
         ("read(docs/*)", "docsx/a", False), ("read(docs/a.md)", "docs/a.md", True),
@@ -103,7 +104,7 @@ def test_a_path_is_compared_part_by_part(text: str, path: str, matches: bool) ->
     assert parse_entry(text).matches(check_argument(TOOLS["read"], [path])) is matches
 
 
-@pytest.mark.parametrize("path", ["docs/../etc", "../x", "/etc", "docs//x", "./docs", "", "a\0b"])
+@for_each("path", ["docs/../etc", "../x", "/etc", "docs//x", "./docs", "", "a\0b"])
 def test_a_path_that_could_lead_elsewhere_is_no_argument(path: str) -> None:
     with pytest.raises(InvalidArgument):
         check_argument(TOOLS["read"], [path])

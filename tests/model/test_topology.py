@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from each import for_each
 from fixtures.topologies import Closure, Parents, forests, graphs, random_parents
 from hypothesis import given
 from long import times
@@ -68,8 +69,8 @@ def test_the_order_is_depth_first_with_siblings_by_name(parents: Parents) -> Non
     assert [tree.level(name) for name in tree.order] == list(map(len, paths))
 
 
-@pytest.mark.parametrize(
-    ("parents", "message"),
+@for_each(
+    "parents, message",
     [
         ({"a": "a"}, "a is its own parent"),
         ({"a": None, "b": "ghost"}, "parent ghost of b is unknown"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,8 +11,8 @@ from hive_core.model.operator.totp import STEP, matching_step, totp_code
 KEY = b"12345678901234567890"  # of the vectors: https://www.rfc-editor.org/rfc/rfc6238#appendix-B
 
 
-@pytest.mark.parametrize(
-    ("now", "code"),
+@for_each(
+    "now, code",
     [(59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")],
 )
 def test_codes_are_those_of_the_standard(now: int, code: str) -> None:

@@ -9,6 +9,7 @@ from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
+from each import for_each
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from long import times as sized
@@ -224,7 +225,7 @@ JUNK = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", JUNK)
+@for_each("text", JUNK)
 def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgument):
         check_cron(text, "UTC", 1.8e9)

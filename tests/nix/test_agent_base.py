@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from each import for_each
 from nix.module import HERE, NIX, ask, assignments, expression
 
 BASE = f"s.evaluate (import {NIX}/agent-base.nix)"
@@ -70,8 +70,9 @@ def test_h4_parent_and_rights_are_no_part_of_the_system() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "attribute", ["nixosModules", "lib", "packages", "apps", "devShells", "checks"]
+@for_each(
+    "attribute",
+    ["nixosModules", "lib", "packages", "apps", "devShells", "checks"],
 )
 def test_the_flake_has_the_documented_outputs(attribute: str) -> None:
     nixpkgs = (

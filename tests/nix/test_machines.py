@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import tomllib
 
-import pytest
+from each import for_each
 from nix.module import HERE, NIX, ask
 
 from hive_core.cli.main import COMMANDS
@@ -22,7 +22,7 @@ def script(name: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@for_each("name", MACHINES)
 def test_a_script_is_python_and_uses_existing_commands(name: str) -> None:
     tree = ast.parse(script(name))
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]

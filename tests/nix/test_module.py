@@ -6,10 +6,10 @@ import json
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
+from each import for_each
 from nix.module import HERE, NIX, STORE, Refused, ask, assignments, host_with, units
 
 from hive_core.cli.config.declare import with_sizes as declare_with_sizes
@@ -48,9 +48,9 @@ def settings(**options: object) -> Settings:
     return Settings.model_validate(tomllib.loads(files(**options)["hive/hive.toml"]))
 
 
-@pytest.mark.parametrize("path", [*NIX.rglob("*.nix"), NIX.parent / "flake.nix"], ids=str)
-def test_every_file_is_nix(path: Path) -> None:
-    subprocess.run(["nix-instantiate", "--parse", path], check=True, stdout=subprocess.DEVNULL)
+def test_every_file_is_nix() -> None:
+    files = [*NIX.rglob("*.nix"), NIX.parent / "flake.nix"]
+    subprocess.run(["nix-instantiate", "--parse", *files], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_units_equal_those_that_setup_writes_on_debian() -> None:
@@ -83,13 +83,13 @@ def test_the_directories_equal_those_that_setup_makes() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*SHARED, "hive-declare.service"])
+@for_each("name", [*SHARED, "hive-declare.service"])
 def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
     """`python tests/nix/golden.py` writes them anew, for eyes to read in the diff."""
     assert units()[name] == (HERE / "golden" / name).read_text()
 
 
-@pytest.mark.parametrize(("name", "most"), [
+@for_each("name, most", [
     ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0), ("hive-model", 2.0),
     ("hive-small", 2.0), ("hive-egress", 2.0), ("hive-web", 2.0), ("hive-notify", 2.0),
     ("hive-otel", 2.0),
@@ -274,7 +274,7 @@ def test_secrets_of_notices_and_traces_reach_one_service_each() -> None:
     assert "/run/secrets" not in ask("e.config.environment.etc", host)["hive/hive.toml"]["text"]
 
 
-@pytest.mark.parametrize("options", [
+@for_each("options", [
     {"notify": {"routes": {"hook": ROUTE}}}, {"otel": {"url": "https://o.example"}},
     {"settings": {"notify": {"routes": {"hook": ROUTE}}}},
 ])  # fmt: skip
@@ -347,7 +347,7 @@ def test_the_wheels_of_the_embedded_model_are_those_of_the_lock() -> None:
         assert f"{name.replace('_', '-')}=={version} " in lock
 
 
-@pytest.mark.parametrize(("options", "said"), [
+@for_each("options, said", [
     ({"agents": {"ann": {"limits": {"memoryMax": "lots"}}}}, "memoryMax' is not of type"),
     ({"agents": {"ann": {"tier": "royal"}}}, "agents.ann.tier' is not of type"),
     ({"enabled": True}, "services.hive.enabled' does not exist"),

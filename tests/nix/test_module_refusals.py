@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from each import for_each
 from nix.module import NIX, ask, host_with
 
 from hive_core.model.names import RESERVED, name_fault
@@ -20,7 +20,7 @@ def agents(**specs: dict[str, object]) -> dict[str, object]:
     return host_with(agents=specs)
 
 
-@pytest.mark.parametrize(("host", "said"), [
+@for_each("host, said", [
     (agents(Ann={}), "agents.Ann: the name must be 1 to 32 of a-z, 0-9 and '-', start with a letter"
      " and not end with '-'"),
     (agents(**{"a" * 33: {}}), f"agents.{'a' * 33}: the name must be 1 to 32"),
@@ -77,7 +77,7 @@ def agents(**specs: dict[str, object]) -> dict[str, object]:
     ({**host_with(), "system": {"etc": {"overlay": {"enable": True, "mutable": False}}}},
      "enable: system.etc.overlay.mutable must be true"),
     ({**host_with(), "boot": {"isContainer": True}}, "enable: hive creates containers and"),
-], ids=lambda value: value[:40] if isinstance(value, str) else "")  # fmt: skip
+])  # fmt: skip
 def test_an_invalid_configuration_is_refused_with_a_reason(host: dict[str, Any], said: str) -> None:
     messages = refusals(host)
     ours = [message for message in messages if message.startswith("services.hive.")]

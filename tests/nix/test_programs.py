@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each import for_each
 from nix.conftest import PLAIN, NixJobRunner
 
 from hive_core.jobs import nix_build, nix_evaluate
@@ -72,7 +73,7 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("expression", READS.values(), ids=READS.keys())
+@for_each("expression", READS.values())
 def test_attack_26_a_module_reads_nothing_of_the_host(
     runner: NixJobRunner, expression: str
 ) -> None:

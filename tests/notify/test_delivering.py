@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from each import for_each
 from fixtures.ntfy import NtfyTwin, ntfy_twin
 
 from hive_core.errors import InvalidArgument, Unreachable
@@ -336,8 +337,8 @@ def test_a_receiver_that_is_down_holds_up_no_other() -> None:
     assert [one.route for one in due_deliveries(queue, 0.5)] == ["b"]
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
+@for_each(
+    "text, seconds",
     [("30", 30.0), ("Thu, 01 Jan 1970 00:01:00 GMT", 60.0), ("soon", 0.0), (None, 0.0)],
 )
 def test_retry_after_is_a_number_or_a_date(text: str | None, seconds: float) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from each import for_each
 from fixtures.approvals import row as approval_row
 from fixtures.approvals import waits
 from fixtures.logins import LoginClient
@@ -47,8 +48,8 @@ def notice(kind: str, id_: str, sent: str = "new") -> Notice:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "id_", "sent", "route", "thing"),
+@for_each(
+    "kind, id_, sent, route, thing",
     [
         ("question", "q1", "new", FULL, LinkedThing("question", "q1", "ann")),
         ("question", "q1", "new", TITLE, None),

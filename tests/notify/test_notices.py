@@ -6,6 +6,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -81,8 +82,8 @@ def test_ended_tasks_of_the_operator_and_budgets_are_told() -> None:
     assert budget.notice_class == "budget"
 
 
-@pytest.mark.parametrize(
-    ("text", "title", "body", "place"),
+@for_each(
+    "text, title, body, place",
     [("none", "hive: needs-input", "", ""), ("title", "hive: question of ann", "", "/questions/q1"),
      ("full", "hive: question of ann", "which colour?", "/questions/q1")],
 )  # fmt: skip
@@ -92,8 +93,8 @@ def test_a_route_says_what_leaves_the_host(text: str, title: str, body: str, pla
     assert (notice.title, notice.body, notice.place) == (title, body, place)
 
 
-@pytest.mark.parametrize(
-    ("kind", "id_", "place"),
+@for_each(
+    "kind, id_, place",
     [("approval", "a1", "/approvals/a1"), ("plan", "t1", "/plans/t1"),
      ("parked", "bob", "/agents/bob"), ("question", "a/../b", "/questions/a%2F..%2Fb"),
      ("alarm", "", ""), ("silent", "", "")],
@@ -230,14 +231,14 @@ WRONG = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", WRONG)
+@for_each("text", WRONG)
 def test_wrong_quiet_hours_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not|has no hours|names no time zone"):
         QuietHours(text)
 
 
-@pytest.mark.parametrize(
-    ("route", "fault"),
+@for_each(
+    "route, fault",
     [
         ({"type": "ntfy", "url": "https://x"}, "needs `topic`"),
         ({"type": "webhook"}, "needs `url`"),

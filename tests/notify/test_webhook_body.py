@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import pytest
+from each import for_each
 
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.items import NoticeItem
@@ -32,8 +32,8 @@ def data_of(notice: Notice, dashboard: str = DASHBOARD) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
+@for_each(
+    "text, place",
     [("none", ""), ("title", "/questions/q%2F1"), ("full", "/questions/q%2F1")],
 )
 def test_a_webhook_has_the_address_that_a_tap_on_a_phone_opens(text: Text, place: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from each import for_each
 from fixtures.hostile_text import HOSTILE
 from fixtures.logins import LoginClient, open_login
 from fixtures.machines import end_machine, start_machines
@@ -294,7 +295,7 @@ def test_a_redirect_is_not_followed_and_headers_are_in_no_log(
     assert "c2VjcmV0" not in caplog.text
 
 
-@pytest.mark.parametrize("text", ["no colon", "a b: c", ": x", "x: é", "x\r: y"])
+@for_each("text", ["no colon", "a b: c", ": x", "x: é", "x\r: y"])
 def test_headers_that_are_none_are_refused_without_their_text(text: str) -> None:
     with pytest.raises(InvalidArgument) as error:
         parse_headers(text)
@@ -316,7 +317,7 @@ def test_an_agent_that_records_no_turns_is_waited_for_once(
     assert len(otlp.spans) == 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["", "00-" + "0" * 32 + "-00f067aa0ba902b7-01", FOREIGN.upper(), FOREIGN + "-x",
      "01" + FOREIGN[2:], FOREIGN[:36] + "0" * 16 + "-01"],

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,12 +63,12 @@ def test_every_kind_is_tried_here() -> None:
     assert {type(action) for action in ALL} == set(get_args(a.Action))
 
 
-@pytest.mark.parametrize("action", ALL, ids=lambda action: type(action).__name__)
+@for_each("action", ALL)
 def test_what_is_encoded_is_parsed(action: a.Action) -> None:
     assert a.parse(json.loads(json.dumps(encode(action)))) == action
 
 
-@pytest.mark.parametrize("action", ALL, ids=lambda action: type(action).__name__)
+@for_each("action", ALL)
 def test_every_field_is_needed_and_none_is_added(action: a.Action) -> None:
     whole = encode(action)
     with pytest.raises(Malformed) as refused:
@@ -80,8 +81,8 @@ def test_every_field_is_needed_and_none_is_added(action: a.Action) -> None:
             assert refused.value.field in (field.name, "work")
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
+@for_each(
+    "change, field",
     [
         ({"kind": "Start"}, "kind"),
         ({"kind": None}, "kind"),
@@ -148,7 +149,7 @@ def test_a_start_is_judged_field_by_field(change: dict[str, Any], field: str | N
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize(
+@for_each(
     "action",
     [
         a.MoveNode((SHORT,), ("89abcdef",)),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
+from each import for_each
 from fixtures.plans import FIRST_BASE, hive
 
 from hive_core.model.agents.agent import AgentSpec
@@ -89,7 +89,7 @@ def case_observed(case: dict[str, Any], wanted: Desired) -> Observed:
     return Observed(machines, strays, slices)
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@for_each("path", CASES)
 def test_the_plan_is_the_one_in_the_file(path: Path) -> None:
     case = json.loads(path.read_text())
     wanted = case_desired(case)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import for_each
 from fixtures.topologies import spec as spec_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,8 +136,8 @@ def test_attack_23_every_new_privilege_is_marked_as_one(
 KINDS = ("capability", "network", "mount", "secret", "model")
 
 
-@pytest.mark.parametrize(
-    ("request_", "kind", "name"),
+@for_each(
+    "request_, kind, name",
     [
         ({"capabilities": ["spawn"]}, "capability", "spawn"),
         ({"mounts": ["meta"]}, "mount", "meta"),
@@ -236,8 +237,8 @@ def test_nothing_changed_does_nothing(spec: AgentSpec, first: str, second: str) 
     )
 
 
-@pytest.mark.parametrize(
-    ("image", "before", "after", "changed", "expected"),
+@for_each(
+    "image, before, after, changed, expected",
     [
         ("host", "restart", "restart", ["AGENTS.md"], Effect.RESTART),
         ("host", "live", "live", ["AGENTS.md"], Effect.LIVE),
@@ -260,8 +261,8 @@ def test_files_are_taken_up_as_the_configuration_says(
     )
 
 
-@pytest.mark.parametrize(
-    ("request_", "expected"),
+@for_each(
+    "request_, expected",
     [
         ({"harness": True}, Effect.NOTHING),
         ({"secrets": ["api"]}, Effect.LIVE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.plans import hive, spec
 
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Exit, FailureHistory
@@ -26,14 +27,20 @@ def judge(role: str, end: Exit, starts: FailureHistory | None = None) -> ExitVer
     return ExitCase(place, run, starts or FailureHistory(), settings).judge(end, NOW)
 
 
-@pytest.mark.parametrize("role", ["agent", "lead", "worker", "architect", "task"])
-@pytest.mark.parametrize("end", [FAILED, PAYLOAD_KILLED, OUT_OF_MEMORY])
+@for_each(
+    "role, end",
+    [
+        (role, end)
+        for role in ["agent", "lead", "worker", "architect", "task"]
+        for end in [FAILED, PAYLOAD_KILLED, OUT_OF_MEMORY]
+    ],
+)
 def test_k10_a_failed_agent_stays_down_and_its_parent_is_told(role: str, end: Exit) -> None:
     verdict = judge(role, end)
     assert (verdict.crash, verdict.starts.returns, verdict.parked) == (True, False, False)
 
 
-@pytest.mark.parametrize("end", [FAILED, PAYLOAD_KILLED, OUT_OF_MEMORY, KILLED])
+@for_each("end", [FAILED, PAYLOAD_KILLED, OUT_OF_MEMORY, KILLED])
 def test_k10_a_daemon_comes_back_from_everything(end: Exit) -> None:
     verdict = judge("daemon", end)
     assert (verdict.crash, verdict.starts.returns) == (True, True)

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -49,8 +50,8 @@ def test_whatever_is_no_archive_is_refused_as_such(data: bytes) -> None:
         nar.unpack(data)
 
 
-@pytest.mark.parametrize(
-    ("there", "instead"),
+@for_each(
+    "there, instead",
     [
         (b"contents", b"target\0\0"),
         (b"regular\0", b"symlink\0"),
@@ -76,7 +77,7 @@ def test_an_archive_that_is_cut_short_or_goes_on_is_refused() -> None:
         nar.unpack(archive + bytes(8))
 
 
-@pytest.mark.parametrize("path", ["", "/a", "a/", "a//b", "../a", "a/./b", "x\0y", "d/" * 65 + "f"])
+@for_each("path", ["", "/a", "a/", "a//b", "../a", "a/./b", "x\0y", "d/" * 65 + "f"])
 def test_a_path_that_leads_elsewhere_is_not_packed(path: str) -> None:
     with pytest.raises(nar.BadArchive):
         nar.pack({path: (False, b"")})

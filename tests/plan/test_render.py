@@ -5,6 +5,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +110,7 @@ def test_only_an_agent_with_this_runtime_has_the_files_of_a_cli() -> None:
         assert not any("/opt/hive/clis" in word for word in argv)
 
 
-@pytest.mark.parametrize("cli", ["claude", "codex", "opencode"])
+@for_each("cli", ["claude", "codex", "opencode"])
 def test_a_session_whose_cli_the_host_lacks_is_not_started(cli: str) -> None:
     session = replace(start("hive-agent", "session"), cli=cli)
     for clis in ((), ("/usr/local/lib/hive-clis/other",)):
@@ -240,7 +241,7 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize("work", JobKind)
+@for_each("work", list(JobKind))
 def test_a_job_is_bounded_and_sees_its_few_places_only(work: JobKind) -> None:
     job = RunJob(JOB, work, JOB_BASES[0], words=("a", "b=c"))
     argv = job_argv(HOST, job)
@@ -262,7 +263,7 @@ def test_a_job_is_bounded_and_sees_its_few_places_only(work: JobKind) -> None:
     assert bounds | {"Slice=hive-jobs.slice"} <= set(properties(unit))
 
 
-@pytest.mark.parametrize("work", JobKind)
+@for_each("work", list(JobKind))
 def test_only_a_lock_has_a_network_and_only_nix_the_store(work: JobKind) -> None:
     argv = job_argv(HOST, RunJob(JOB, work, JOB_BASES[0]))
     assert ("--private-network" in argv) == (work is not JobKind.LOCK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,8 +79,8 @@ def is_ignorable(code: int) -> bool:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "seen"),
+@for_each(
+    "text, seen",
     [
         ("if x:\treturn", "if x:\treturn"),
         (
@@ -104,8 +104,8 @@ def test_what_is_hidden_is_named_once_and_brackets_are_not() -> None:
     assert hidden_characters(escape("plain")) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "flag"),
+@for_each(
+    "text, flag",
     [
         ("p\u0430ypal", "mixes CYRILLIC and LATIN (U+0430)"),
         ("\u0440\u0430\u0443", "looks like Latin and is CYRILLIC"),
@@ -120,7 +120,7 @@ def test_attack_22_words_that_look_like_others_are_flagged(text: str, flag: str)
     assert any(flag in line for line in confusable_text(text))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["plain", "caf\u00e9 na\u00efve", "\u4e2d\u6587 and \u304b\u306a",
      "\u043f\u0440\u0438\u0432\u0435\u0442 world",

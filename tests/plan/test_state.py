@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import product
 
-import pytest
+from each import for_each
 
 from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory, Machine, State
 from hive_core.plan.state import TABLE, Facts, Phase, Trouble, facts, phase, state_of, trouble
@@ -44,8 +44,8 @@ def test_running_needs_an_active_unit_of_this_nonce_verified_and_executed() -> N
             assert facts_.wanted is DesiredState.RUNNING
 
 
-@pytest.mark.parametrize(
-    ("run", "machine", "state"),
+@for_each(
+    "run, machine, state",
     [
         (RUN, UP, State.RUNNING),
         (RUN, replace(UP, mounted=False), State.DEGRADED),

@@ -7,6 +7,7 @@ from itertools import product
 from random import Random
 
 import pytest
+from each import for_each
 from fixtures.topologies import forests, hive_of, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,7 +98,7 @@ def test_unknown_and_invisible_agents_get_the_same_answer(random: Random) -> Non
                 assert not hidden.visible
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@for_each("rule", RULES.values())
 def test_a_caller_that_is_no_agent_of_the_hive_may_nothing(rule: Rule) -> None:
     hive = hive_of({**TREE, "x": "y", "y": "x", "lost": "ghost"})
     for caller in ("ghost", "x", "lost", "", "daemon"):
@@ -113,7 +114,7 @@ def test_only_the_operator_has_rights_in_an_empty_hive() -> None:
     assert decide(OPERATOR, Question(hive, "operator", "do")).allowed
 
 
-@pytest.mark.parametrize("target", ["carl", "eve", "root", "other", None, "operator"])
+@for_each("target", ["carl", "eve", "root", "other", None, "operator"])
 def test_a_sibling_never_acts_on_a_sibling_or_on_what_is_its(target: str | None) -> None:
     """Attack 35: no verb lets one agent act with the rights of another."""
     hive = hive_of({**TREE, "cora": "bob"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 from fixtures.topologies import hive_of, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,8 +41,7 @@ def spawn(hive: Hive, creator: str, parent: str | None, new: AgentSpec) -> Hive:
     return hive.with_agent("kid", parent, filled)
 
 
-@pytest.mark.parametrize("giver", Role)
-@pytest.mark.parametrize("role", Role)
+@for_each("giver, role", [(giver, role) for giver in Role for role in Role])
 def test_the_matrix_of_roles_holds_for_creators_and_for_parents(giver: Role, role: Role) -> None:
     """K1: worker creates task only, task and architect nothing, and no detour helps."""
     hive = hive_of(TREE, {"bob": spec(2, giver)})
@@ -53,7 +53,7 @@ def test_the_matrix_of_roles_holds_for_creators_and_for_parents(giver: Role, rol
                 spawn(hive, creator, parent, child(role))
 
 
-@pytest.mark.parametrize(("giver", "tier"), [(g, t) for g in Tier for t in Tier])
+@for_each("giver, tier", [(g, t) for g in Tier for t in Tier])
 def test_a_child_is_never_of_a_higher_tier_than_its_creator(giver: Tier, tier: Tier) -> None:
     """K2."""
     rank = [Tier.OPERATIONAL, Tier.TACTICAL, Tier.STRATEGIC]

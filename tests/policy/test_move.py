@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each import for_each
 from fixtures.topologies import forests, hive_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +19,8 @@ LOOP = "the new parent is the agent itself or its descendant"
 OUTSIDE = "the new parent is neither you nor your descendant"
 
 
-@pytest.mark.parametrize(
-    ("caller", "agent", "parent", "reason"),
+@for_each(
+    "caller, agent, parent, reason",
     [
         ("operator", "carl", "oscar", None),
         ("operator", "root", "other", None),

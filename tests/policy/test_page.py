@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures.topologies import hive_of
 from policy.naive import Question, decide
 
@@ -45,7 +46,7 @@ def ask(caller: str, operation: str, target: str | None, second: str | None = No
     return decide(OPERATIONS[operation].allow, question)
 
 
-@pytest.mark.parametrize(("operation", "row"), TABLE)
+@for_each("operation, row", TABLE)
 def test_the_table_has_the_rights_of_each_caller(operation: str, row: list[str]) -> None:
     result = OPERATIONS[operation]
     assert result.target is not None or result.whose is not None
@@ -62,7 +63,7 @@ FACTS = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "fact", "row"), FACTS)
+@for_each("operation, fact, row", FACTS)
 def test_the_second_table_has_the_rights_that_depend_on_the_ledger(
     operation: str, fact: str, row: list[str]
 ) -> None:
@@ -164,7 +165,7 @@ EXAMPLES = re.findall(
 )
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@for_each("example", EXAMPLES)
 def test_the_examples_are_what_hive_why_says(example: tuple[str, ...]) -> None:
     command, verdict, action, rule, reason, names = example
     caller, operation, target, *second = command.split()

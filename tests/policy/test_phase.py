@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from each import for_each
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Profile, Role
@@ -100,7 +101,7 @@ def test_a_refusal_names_the_phase_and_a_tool_that_it_has(phase: QueenPhase) -> 
         assert near in PHASES[phase].tools
 
 
-@pytest.mark.parametrize("name", [
+@for_each("name", [
     "recv", "ack", "nack", "whoami", "list_toolset", "get_prompts", "get_phase", "begin_task",
     "report_activity", "keep_turn", "stream_turn", "use_tool", "end_tool", "list_plans",
     "get_usage", "loose_ends", "list_tasks", "hello", "watch_config", "subscribe",
@@ -127,7 +128,7 @@ def test_the_edges_are_those_of_the_rows() -> None:
     assert {edge.by for edge in EDGES} <= OPERATIONS.keys()
 
 
-@pytest.mark.parametrize(("name", "without", "with_colony"), [
+@for_each("name, without, with_colony", [
     ("planning", IND, STA), ("building", IND, STA), ("working", RUN, RUN), ("reviewing", EDI, EDI),
     *((phase.value, phase, phase) for phase in QueenPhase),
 ])  # fmt: skip
@@ -139,7 +140,7 @@ def test_old_names_of_phases_are_read(
     assert phase_of_name(name, has_colony=True) is with_colony
 
 
-@pytest.mark.parametrize("name", ["", "Running", "incubating", "colony", "x" * 1000])
+@for_each("name", ["", "Running", "incubating", "colony", "x" * 1000])
 def test_any_other_name_of_a_phase_is_refused(name: str) -> None:
     """Q5: loudly."""
     with pytest.raises(InvalidArgument) as refused:

@@ -109,7 +109,7 @@ CALLS: dict[Action, tuple[str, dict[str, object]]] = {
 }
 
 
-@pytest.mark.parametrize("role", list(Role))
+@for_each("role", list(Role))
 def test_a_call_beyond_the_role_is_refused_and_recorded(role: Role) -> None:
     """K26: an audit event on each refusal."""
     with world(None, "root/top:lead", f"top/me:{role}", "me/below:worker") as made:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each import for_each
 from fixtures.topologies import hive_of, spec, uuid
 from policy.naive import Question, decide
 
@@ -21,8 +21,8 @@ TASK = "an agent of role task may write to its parent only"
 HIVE = hive_of(TREE, {"tim": spec(7, Role.TASK, allow=[uuid(6)])})
 
 
-@pytest.mark.parametrize(
-    ("sender", "recipient", "rule"),
+@for_each(
+    "sender, recipient, rule",
     [
         ("carl", "bob", "parent"),
         ("bob", "dora", "sibling"),
@@ -41,8 +41,8 @@ def test_these_may_write(sender: str, recipient: str, rule: str) -> None:
     assert (decision.allowed, decision.rule) == (True, rule)
 
 
-@pytest.mark.parametrize(
-    ("sender", "recipient", "reason"),
+@for_each(
+    "sender, recipient, reason",
     [
         ("cleo", "bob", NEAR),
         ("carl", "root", NEAR),
@@ -84,7 +84,7 @@ def test_the_allow_list_points_one_way_and_follows_the_agent_and_not_its_name() 
     assert not decide(ROUTE, Question(heir, "carl", "send", "oscar")).visible
 
 
-@pytest.mark.parametrize("sender", ["carl", "tim", "other"])
+@for_each("sender", ["carl", "tim", "other"])
 def test_a_received_message_may_always_be_answered(sender: str) -> None:
     reply = frozenset({"reply"})
     decision = decide(ROUTE, Question(HIVE, sender, "send", "eve", facts=reply))

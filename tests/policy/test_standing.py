@@ -6,6 +6,7 @@ from dataclasses import FrozenInstanceError
 from itertools import product
 
 import pytest
+from each import for_each
 from fixtures.topologies import hive_of, spec, uuid
 
 from hive_core.model.agents.agent import Role
@@ -32,8 +33,8 @@ def fresh(name: str) -> str:
     return name[:1] + name[1:] if len(name) > 1 else name
 
 
-@pytest.mark.parametrize(
-    ("caller", "target", "expected"),
+@for_each(
+    "caller, target, expected",
     [
         ("bob", "bob", relations.ITSELF),
         ("root", None, relations.ITSELF),
@@ -71,7 +72,7 @@ def test_one_standing_holds(caller: str, target: str | None, expected: int) -> N
     assert relationship(HIVE, fresh(caller), target and fresh(target)) == expected
 
 
-@pytest.mark.parametrize("absent", ABSENT)
+@for_each("absent", ABSENT)
 def test_an_agent_without_a_root_has_no_rights_and_is_not_seen(absent: str) -> None:
     for name in ("root", "zed", "carl"):
         assert relationship(HIVE, name, absent) == relations.UNSEEN
@@ -144,7 +145,7 @@ def _sometimes(name: str, weight: int) -> Rule:
 truths: set[str] = set()
 
 
-@pytest.mark.parametrize("true", [set(), {"a"}, {"b"}, {"c"}, {"a", "b"}, {"b", "c"}, {*"abc"}])
+@for_each("true", [set(), {"a"}, {"b"}, {"c"}, {"a", "b"}, {"b", "c"}, {*"abc"}])
 def test_a_rule_worked_out_beforehand_is_the_rule(true: set[str]) -> None:
     a, b, c = (_sometimes(name, weight) for name, weight in (("a", 1), ("b", 3), ("c", 3)))
     truths.clear()
@@ -196,7 +197,7 @@ WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize(("one", "other"), list(product(WEIGHTS, WEIGHTS)))
+@for_each("one, other", list(product(WEIGHTS, WEIGHTS)))
 def test_of_two_refusals_the_heavier_is_told_and_of_equals_the_first(
     one: Rule, other: Rule
 ) -> None:
@@ -219,7 +220,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize(("part", "weight"), PARTS.items())
+@for_each("part, weight", PARTS.items())
 def test_each_part_weighs_what_it_weighs(part: Rule, weight: int) -> None:
     """Of two equal targets the refusal names the first; otherwise the difference would show."""
     truths.clear()
@@ -239,7 +240,7 @@ def test_a_missing_new_parent_weighs_as_much_as_a_wrong_one() -> None:
     assert decide(other | root, HIVE, "bob", "sue").reason == "not other"
 
 
-@pytest.mark.parametrize("name", ["answer", "reply-all", "zany"])
+@for_each("name", ["answer", "reply-all", "zany"])
 def test_only_a_reply_reaches_an_agent_that_the_caller_cannot_see(name: str) -> None:
     """Attack 41: whatever else a rule grants to strangers, before or after it in the alphabet."""
     granting = PredicateRule(name, name, lambda *_: True, Denial(0, "no"))

@@ -9,6 +9,7 @@ import threading
 from typing import Any, get_args
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +37,7 @@ def test_every_action_has_its_effect() -> None:
     assert set(server.DO) == set(get_args(Action))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "call",
     [
         {"method": "org.hive.Privd.Other", "parameters": {"action": encode(MakeNode(("0",)))}},

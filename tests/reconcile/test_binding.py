@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 
 import pytest
+from each import for_each
 from fixtures.deploys import DeployHarness, play
 from fixtures.proposed_commits import proposal
 from long import figure, seed, times
@@ -100,7 +101,7 @@ def test_attack_21_whatever_happens_meanwhile_what_runs_was_approved_or_it_is_vo
     assert sum(seen[edit] for edit in UNDONE) > ROUNDS // 10
 
 
-@pytest.mark.parametrize("edit", range(len(EDITS)), ids=[edit.__name__ for edit in EDITS])
+@for_each("edit", range(len(EDITS)))
 def test_attack_21_each_edit_before_the_deploy(edit: int) -> None:
     """One after the other, right after the approval."""
 

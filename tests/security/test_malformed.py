@@ -14,6 +14,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures.meta_repo import Meta, family
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,7 +78,7 @@ def large(shape: str) -> bytes:
     }[shape]  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", ["deep", "cycle", "lists", "objects", "digits", "names",
+@for_each("shape", ["deep", "cycle", "lists", "objects", "digits", "names",
                                    "spaces", "escapes"])  # fmt: skip
 def test_attack_39_a_large_invalid_topology_is_refused_in_time(shape: str) -> None:
     data = large(shape)
@@ -109,7 +110,7 @@ def test_every_spec_is_valid_or_refused_with_its_file_name(fields: dict[str, obj
     assert files.read_spec(files.spec_bytes(spec), "again") == spec
 
 
-@pytest.mark.parametrize("shape", ["lists", "objects", "digits", "names", "spaces", "escapes"])
+@for_each("shape", ["lists", "objects", "digits", "names", "spaces", "escapes"])
 def test_a_large_spec_is_refused_in_time(shape: str) -> None:
     assert is_refused(lambda: files.read_spec(large(shape), "agents/a.json"))
     assert is_refused(lambda: files.read_spec(large(shape)[: 64 << 10], "agents/a.json"))

@@ -7,6 +7,7 @@ import re
 import unicodedata
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from security.malformed import NAMES, TEXT, UUID, VALUES, is_refused, measure_input, some
@@ -126,7 +127,7 @@ def test_every_control_character_is_spelled_out() -> None:
     assert [char for char in chrs if acts(plain(char)[0]) and char not in "\n\t"] == []
 
 
-@pytest.mark.parametrize("char", ["x", "\u001b", "\u4e00", "\u202e", "\U0001f600"])
+@for_each("char", ["x", "\u001b", "\u4e00", "\u202e", "\U0001f600"])
 def test_a_table_cell_of_the_longest_text_is_cut_in_time(char: str) -> None:
     """A letter of 64 KiB in a table of the operator's."""
     text = char * (64 << 10)

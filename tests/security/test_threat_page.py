@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
+from each import for_each
 
 from hive_core.plan.actions import KINDS
 
@@ -39,19 +40,24 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield node.name, f"{ast.get_docstring(node) or ''}\n{whole}"
 
 
+@cache
+def _tests_of(file: str) -> dict[str, str]:
+    return dict(functions(ast.parse((ROOT / file).read_text())))
+
+
 def test_the_page_has_every_attack_once() -> None:
     result = [int(row[0]) for row in _ROW.findall(PAGE.read_text())]
     assert sorted(result) == sorted(WANTED)
 
 
-@pytest.mark.parametrize("number", sorted(WANTED))
+@for_each("number", sorted(WANTED))
 def test_every_attack_has_existing_tests_that_name_it(number: int) -> None:
     places = rows()[number]
     assert places
     named = 0
     for place in places:
         file, _, name = place.partition("::")
-        tests = dict(functions(ast.parse((ROOT / file).read_text())))
+        tests = _tests_of(file)
         chosen = {name} if name else {test for test in tests if test.startswith("test_")}
         assert chosen
         assert chosen <= tests.keys(), place

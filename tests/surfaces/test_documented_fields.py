@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
+from each import for_each
 from pydantic import ValidationError
 from typing_extensions import override
 
@@ -91,7 +91,7 @@ def calls() -> Iterator[tuple[str, str, str]]:
             yield f"{page.relative_to(ROOT)}:{line}", call[1], call[2] or ""
 
 
-@pytest.mark.parametrize(("place", "method", "text"), list(calls()))
+@for_each("place, method, text", list(calls()))
 def test_a_documented_call_is_accepted(place: str, method: str, text: str) -> None:
     operation = METHODS.get(method)
     assert operation is not None, f"{place}: there is no method {method}"
@@ -142,8 +142,9 @@ def misfits(value: Any, schema: dict[str, Any], defs: dict[str, Any]) -> Iterato
 RESULTS = list(results())
 
 
-@pytest.mark.parametrize(
-    ("block", "operation", "value"), RESULTS, ids=[str(it[0]) for it in RESULTS]
+@for_each(
+    "block, operation, value",
+    RESULTS,
 )
 def test_a_documented_result_has_fields_of_the_operation(
     block: Block,
@@ -157,7 +158,7 @@ def test_a_documented_result_has_fields_of_the_operation(
 PROGRAMS = [block for block in BLOCKS if block.language == "python"]
 
 
-@pytest.mark.parametrize("block", PROGRAMS, ids=str)
+@for_each("block", PROGRAMS)
 def test_a_documented_program_compiles(block: Block) -> None:
     text = block.text
     if text.startswith("@"):
@@ -165,7 +166,7 @@ def test_a_documented_program_compiles(block: Block) -> None:
     compile(text, str(block), "exec")
 
 
-@pytest.mark.parametrize("block", PROGRAMS, ids=str)
+@for_each("block", PROGRAMS)
 def test_a_documented_program_imports_what_there_is(block: Block) -> None:
     for module, names in re.findall(r"^from (hive_core[\w.]*) import (.+)$", block.text, re.M):
         imported = __import__(module, fromlist=["*"])
@@ -212,7 +213,7 @@ def fault_of(text: str) -> str:
     return "; ".join(faults) or f"no file has all of {sorted(data)}"
 
 
-@pytest.mark.parametrize("block", list(tables()), ids=str)
+@for_each("block", list(tables()))
 def test_a_documented_file_of_settings_is_accepted(block: Block) -> None:
     assert fault_of(block.text) == ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from each import for_each
 
 from hive_core import errors
 from hive_core.operations import load
@@ -15,7 +15,7 @@ from hive_core.surfaces.shape import Field, NamedType, Shapes
 REGISTRY = load()
 
 
-@pytest.mark.parametrize("place", sorted(WRITTEN))
+@for_each("place", sorted(WRITTEN))
 def test_a_written_file_is_fresh(place: str) -> None:
     text = (ROOT / place).read_text(encoding="utf-8")
     assert text == WRITTEN[place](REGISTRY), "run: python -m hive_core.surfaces"
