@@ -144,7 +144,7 @@ def test_repeated_daemon_crashes_lose_no_message_and_duplicate_no_answer(
 ) -> None:
     serving(host, "echo", "cat")
     before = host.main_pid("echo")
-    bodies = [f"message {number}" for number in range(30)]
+    bodies = [f"message {number}" for number in range(20)]
     for number, body in enumerate(bodies):
         if number % 10 == 5:
             host.run("systemctl", "kill", "--signal=KILL", "hived.service")
