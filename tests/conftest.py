@@ -98,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     labs = sorted(
         markers,
         key=lambda path: (
-            not (shared_name(path.name) or "slow" in markers[path].args), shared_place(path.name)
+            not (shared_name(str(path)) or "slow" in markers[path].args), shared_place(str(path))
         ),
     )  # fmt: skip
     slow = {item.path for item in items if item.get_closest_marker("slow")}

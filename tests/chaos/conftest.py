@@ -16,7 +16,14 @@ from e2e.labhost import Lab
 
 TREE: dict[str, str | None] = {"root": None, "lead": "root", "ann": "lead", "ben": "lead"}
 # Bad agents make much of everything at once; no pause is worth waiting for in a test.
-SETTINGS = "[back_off]\nfirst = 0.05\nmost = 0.2\n[limits]\nsend_rate = 1000\n"
+SETTINGS = """
+[back_off]
+first = 0.05
+most = 0.2
+[limits]
+send_rate = 1000
+children = 100
+"""
 
 
 @pytest.fixture(scope="package")

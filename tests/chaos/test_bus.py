@@ -24,6 +24,7 @@ ROUNDS = times(1, 10)
 RECONNECT = 5.0
 INBOX = 900  # a thousand letters fill it
 PAUSE = 0.1 + 0.02 * ROUNDS  # before an operation: the machine has more to do
+CYCLE_PAUSE = 0.4  # a stop and a start take as long of a processor
 ACTS = {
     "reexec": "systemctl daemon-reexec",
     "reload": "systemctl daemon-reload",
@@ -62,7 +63,7 @@ class BackgroundOperations:
     def _cycle(self) -> None:
         """Stop and start `ann`: both take systemd, the bus and the root helper."""
         with closing(self.host.connect()) as line:
-            while not self._over.wait(PAUSE):
+            while not self._over.wait(CYCLE_PAUSE):
                 for method, state in (("Stop", "stopped"), ("Start", "running")):
                     done = line.ask(method, {"agent": "ann", "wait": 40})
                     assert "error" not in done, done

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import accumulate
 
@@ -19,29 +18,20 @@ pytestmark = [pytest.mark.lab("slow"), pytest.mark.sized]
 
 AGENTS = times(8, 50)
 BOOTED = times(0, 4)
-SETTINGS = "[limits]\nchildren = 100\n"
 ANSWERS = at_most(2)  # seconds after hived was started
 AT_ONCE = 8
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with Lab() as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    made.setup()
+def host(grown_host: HiveHost) -> HiveHost:
+    made = grown_host
+    made.prune({"root": None})
     names = [f"agent-{number:02}" for number in range(AGENTS)]
     for number, name in enumerate(names):
         reply = made.call("Spawn", name=name, parent="root", boot=number < BOOTED)
         assert not reply.error, reply
     made.wait("running", *names, seconds=50)
-    yield made
-    made.close_connections()
+    return made
 
 
 def time_of_answer(host: HiveHost) -> float:

@@ -41,6 +41,7 @@ FILES: Final = {
         "test_rows_subagents", "test_rows_clones", "test_rows_sessions", "test_rows_queens",
         "test_cli_runtimes",
     ),
+    "chaos": ("chaos/test_agents", "chaos/test_bus", "chaos/test_disk", "chaos/test_reboot"),
     "privd": (  # a root helper without hived (privdhost.py)
         "test_privd_start", "test_privd_end", "test_privd_boot", "test_privd_limits",
         "test_privd_move", "test_privd_attacks", "test_privd_attacks_shared",
@@ -54,12 +55,18 @@ _PLACES: Final = {file: number for number, file in enumerate(_NAMES)}
 
 def shared_name(node: str) -> str:
     """The name of the host of a test; empty when no other file uses its host."""
-    return _NAMES.get(PurePath(node.partition("::")[0]).stem, "")
+    return next((_NAMES[name] for name in _names_of(node) if name in _NAMES), "")
 
 
 def shared_place(node: str) -> int:
     """The place of a file among those that share hosts; files that share none come after them."""
-    return _PLACES.get(PurePath(node.partition("::")[0]).stem, len(_PLACES))
+    return next((_PLACES[name] for name in _names_of(node) if name in _PLACES), len(_PLACES))
+
+
+def _names_of(node: str) -> tuple[str, str]:
+    """A file as FILES may name it: without its folder, or with it where others are called so."""
+    path = PurePath(node.partition("::")[0]).with_suffix("")
+    return path.name, "/".join(path.parts[-2:])
 
 
 class SharedHost:
