@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from fixtures.agent_forks import ForkedAgent
 from fixtures.world import Exchange, World
 
 from hive_core.errors import HIVE
@@ -44,7 +45,7 @@ class BrokerServer:
     def __init__(self, world: World, folder: Path) -> None:
         self.world = world
         self.folder = folder
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[subprocess.Popen[str] | ForkedAgent] = []
         self.on_subagent: Callable[[Path], object] = lambda _: None  # with the folder of its socket
         self._selector = selectors.DefaultSelector()
         self._connections: list[_Connection] = []
@@ -80,18 +81,16 @@ class BrokerServer:
             "PATH": os.environ["PATH"], "HIVE_SOCKET": self.socket_of(agent), "HIVE_NAME": agent,
             "PYTHONPATH": str(CLIENT),
         }  # fmt: skip
-        words = [*command]
-        if words[0] == "hive-agent":
-            words[:1] = [sys.executable, str(ROOT / "tests/agent/run_hive_agent.py")]
+        environment = {**base, **environment}
+        if command[0] == "hive-agent":
+            self.processes.append(ForkedAgent(command[1:], environment, descriptors))
+            return
         self.processes.append(
             subprocess.Popen(
-                [sys.executable if word == "python3" else word for word in words],
-                env={**base, **environment},
-                text=True,
-                stderr=subprocess.PIPE,
-                pass_fds=descriptors,
+                [sys.executable if word == "python3" else word for word in command],
+                env=environment, text=True, stderr=subprocess.PIPE, pass_fds=descriptors,
             )
-        )
+        )  # fmt: skip
 
     def serve_until(self, result: Callable[[], T], seconds: float = 20.0) -> T:
         """Serve until `result` returns something, and return that."""
