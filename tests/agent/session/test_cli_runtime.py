@@ -87,7 +87,7 @@ def test_each_letter_is_a_turn_of_one_conversation_of_the_cli(host: CliHost) -> 
 def test_a_cli_has_the_tools_of_own_servers_from_its_session_and_no_servers(
     host: CliHost, tmp_path: Path
 ) -> None:
-    words = json.dumps([sys.executable, str(own_server.__file__), "good"])
+    words = json.dumps([sys.executable, str(own_server.__file__), "plain"])
     (tmp_path / "agent.toml").write_text(f"[mcp.own]\ncommand = {words}\ntools = ['echo']\n")
     host.environment["HIVE_CONFIG"] = str(tmp_path)
     host.begin()

@@ -137,12 +137,15 @@ def _broker(tmp_path: Path) -> Iterator[FakeBroker]:
         yield made
 
 
-@pytest.fixture(name="echo")
-def _echo(tmp_path: Path) -> Iterator[tuple[McpServers, ServerTool]]:
+@pytest.fixture(name="echo", scope="module")
+def _echo(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[McpServers, ServerTool]]:
     """A server, and its tool that answers with what it is told."""
-    words = (sys.executable, str(own_server.__file__), "good")
+    words = (sys.executable, str(own_server.__file__), "plain")
     runtime = RuntimeCommand(folder=None, uid=None, environment={})
-    servers = McpServers(runtime, [ServerSettings("good", words)], tmp_path, 60.0)
+    folder = tmp_path_factory.mktemp("work")
+    servers = McpServers(runtime, [ServerSettings("plain", words)], folder, 60.0)
     (tool,) = [tool for tool in servers.tools() if tool.tool == "echo"]
     yield servers, tool
     servers.close()

@@ -44,7 +44,7 @@ def _servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpServers]:
     """A good server and all the hostile ones, behind one process."""
     rows = [
         ServerSettings("good", command("good"), required=True),
-        ServerSettings("few", command("good"), tools=("echo", "fly")),
+        ServerSettings("few", command("plain"), tools=("echo", "fly")),
         *(ServerSettings(name, command(name)) for name in HOSTILE),
     ]
     place = tmp_path_factory.mktemp("work")
@@ -220,7 +220,7 @@ def is_running(pid: int) -> bool:
 
 CONFIG = """
 [mcp.own]
-command = [{python}, {script}, "good"]
+command = [{python}, {script}, "plain"]
 required = true
 """
 
