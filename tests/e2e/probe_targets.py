@@ -10,7 +10,7 @@ from e2e.labhost import Lab
 
 PROBE: Final = "/usr/src/hive/tests/probe/probe.py"  # in a lab
 WORD: Final = "a-word-of-the-host"
-_CANARIES: Final = """
+CANARIES: Final = """
 import ctypes, os, socket, sys, time
 LIBC = ctypes.CDLL(None)
 files = {"/root/canary": 0o600, "/var/lib/canary": 0o644, "/srv/canary": 0o666}
@@ -37,7 +37,7 @@ time.sleep(3600)
 @contextmanager
 def canaries(lab: Lab) -> Iterator[int]:
     """Files, sockets, shared memory, a queue and a key of the host; the process that has them."""
-    command = ["/usr/bin/env", f"CANARY={WORD}", "/usr/bin/python3", "-Ic", _CANARIES, WORD]
+    command = ["/usr/bin/env", f"CANARY={WORD}", "/usr/bin/python3", "-Ic", CANARIES, WORD]
     outside = lab.popen(command, stdout=-1)
     assert outside.stdout is not None
     try:

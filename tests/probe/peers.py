@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from e2e.labhost import Lab
-from e2e.test_privd_attacks_probe import CANARIES, PLAIN, WORD
+from e2e.probe_targets import CANARIES, WORD
+from e2e.test_privd_attacks_probe import PLAIN
 from typing_extensions import override
 
 PROBE = "/usr/src/hive/tests/probe/probe.py"
