@@ -72,6 +72,7 @@ BY_NAME: dict[str, dict[str, object]] = {
     "judge_task": {"verdict": "accept"},
     "settle_model": {"status": "done"},
     "note_prices": {"unknown": ["x"]},
+    "note_routes": {"faults": {"phone": "x"}},
     "close_egress": {"status": "done"},
     "open_subagent": {"kind": "clone", "tools": ["x"]},
 }

@@ -51,6 +51,7 @@ BY_HAND: Mapping[str, Callable[[FilledHive, str], Reply]] = {
     },
     "note_model": lambda _, __: {"reservation": "x"},
     "note_prices": lambda _, __: {"unknown": ["x" * 64] * 1000},
+    "note_routes": lambda _, __: {"faults": {f"r{number}": "x" * 2000 for number in range(32)}},
     "settle_model": lambda _, __: {"reservation": "x", "status": "done"},
     "get_definition": lambda _, __: {"name": "none"},
     "get_skill": lambda _, __: {"name": "none"},

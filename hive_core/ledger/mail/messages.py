@@ -227,7 +227,8 @@ class Messages:
         """The number of such messages, and an iterator that reads them one by one."""
         first = number(after) or 0
         ids = sorted(
-            id_ for one in recipients if (box := self._boxes.find(one))
+            id_ for one in recipients
+            if (box := self._boxes.find(one)) and (box.dead.count or not dead)
             for id_ in (self._boxes.ended_ids(box, first, limit) if done
                         else self._boxes.ids_by_age(box, first, limit, dead=dead))
         )[:limit]  # fmt: skip
