@@ -21,7 +21,7 @@ from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.exchange import ModelFailed
 from hive_core.agent.session.memory.budget import DailyTokens
 from hive_core.agent.session.runtimes.pool import RuntimePool
-from hive_core.agent.session.services import SessionServices, fault_text, say
+from hive_core.agent.session.services import SessionServices, describe_fault, fault_text, say
 from hive_core.agent.task_run import mapping
 from hive_core.errors import Conflict, HiveError, NotFound
 
@@ -75,8 +75,8 @@ class ResultJudge:
                 task = self._tasks.get()
                 try:
                     self._judge(link, task)
-                except (HiveError, OSError) as error:
-                    say(f"cannot judge task {task}: {fault_text(error)}")
+                except Exception as error:  # noqa: BLE001 - a fault of ours ends no thread
+                    say(f"cannot judge task {task}: {describe_fault(error)}")
                     link.close()
 
     def _judge(self, link: Link, task: str) -> None:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from hive_core.agent.crash_report import report_text
 from hive_core.agent.letter import ReceivedLetter
 from hive_core.agent.prompt_context import save_definition
 from hive_core.agent.reconnect import Link
@@ -14,13 +13,12 @@ from hive_core.agent.session.context import read_credentials
 from hive_core.agent.session.inheritance import keep_segment
 from hive_core.agent.session.log import MAIN, can_write, task_conversation
 from hive_core.agent.session.router import SEGMENT, SKILL, RoutedLetter, input_record, route
-from hive_core.agent.session.services import POLL, SessionServices, fault_text, say
+from hive_core.agent.session.services import POLL, SessionServices, describe_fault, say
 from hive_core.agent.session.session import AgentSession
 from hive_core.agent.session.skill_files import install_skill
 from hive_core.agent.session.state import task_mark
 from hive_core.agent.session.tasks import IN_PROGRESS, SessionTasks
 from hive_core.agent.task_run import mapping
-from hive_core.errors import HiveError
 
 _BACK: Final = 1.0
 # A letter is logged as soon as it is there. After a kill in between it stays away for so long; one
@@ -158,15 +156,11 @@ class Mailbox:
             while not self._services.stop.is_set():
                 try:
                     receive(link)
-                except (HiveError, OSError) as error:
-                    link.close()
-                    if not self._services.stop.is_set():
-                        say(f"cannot receive: {fault_text(error)}")
-                        self._wait(for_log=isinstance(error, OSError))
                 except Exception as error:  # noqa: BLE001 - a fault of ours ends no thread
                     link.close()
-                    say(f"cannot receive: {report_text('hive-agent', error)}")
-                    self._wait(for_log=False)
+                    if not self._services.stop.is_set():
+                        say(f"cannot receive: {describe_fault(error)}")
+                        self._wait(for_log=isinstance(error, OSError))
 
     def _wait(self, *, for_log: bool) -> None:
         """Wait before the next letter; `for_log`, until a log can be written.

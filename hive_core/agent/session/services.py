@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.crash_report import report_text
 from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.judge_settings import JudgeSettings
@@ -148,6 +149,13 @@ def _note_refusal(operation: str, error: HiveError) -> Message:
 def fault_text(error: HiveError | OSError) -> str:
     """What went wrong, as a line says it."""
     return error.reason if isinstance(error, HiveError) else error.strerror or str(error)
+
+
+def describe_fault(error: Exception) -> str:
+    """The same; of a fault that nobody expects, the report with its traceback."""
+    if isinstance(error, HiveError | OSError):
+        return fault_text(error)
+    return report_text("hive-agent", error)
 
 
 def say(text: str) -> None:

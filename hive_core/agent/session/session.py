@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from hive_core.agent.crash_report import report_text
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.calls import CallRunner
 from hive_core.agent.session.context import TurnContext
@@ -29,7 +28,7 @@ from hive_core.agent.session.router import RoutedLetter
 from hive_core.agent.session.runtimes.pool import RuntimePool
 from hive_core.agent.session.server_calls import ServerCallRunner
 from hive_core.agent.session.servers import RequiredServerFailed
-from hive_core.agent.session.services import SessionServices, fault_text, say
+from hive_core.agent.session.services import SessionServices, describe_fault, fault_text, say
 from hive_core.agent.session.subagents.chain import SubagentChain
 from hive_core.agent.session.subagents.cli_fork import cli_fork_tool
 from hive_core.agent.session.subagents.fork import ForkRunner
@@ -302,10 +301,8 @@ class AgentSession:
         try:
             with self.services.open_link() as link:
                 escalate(self.services, link, conversation, parked)
-        except (HiveError, OSError) as error:
-            say(f"cannot escalate: {fault_text(error)}")
         except Exception as error:  # noqa: BLE001 - as above
-            say(f"cannot escalate: {report_text('hive-agent', error)}")
+            say(f"cannot escalate: {describe_fault(error)}")
         return parked
 
     def _run_turns(self, conversation: OpenConversation, link: Link) -> Parked | None:

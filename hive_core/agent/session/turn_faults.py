@@ -5,10 +5,10 @@ Other faults have rules of their own: a refusal of the daemon, a model that is a
 
 from __future__ import annotations
 
-from hive_core.agent.crash_report import report_text, summarize_fault
+from hive_core.agent.crash_report import summarize_fault
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.parking import Parked
-from hive_core.agent.session.services import say
+from hive_core.agent.session.services import describe_fault, say
 
 
 def end_faulty_turn(conversation: OpenConversation, error: Exception) -> Parked | None:
@@ -17,7 +17,7 @@ def end_faulty_turn(conversation: OpenConversation, error: Exception) -> Parked 
     A turn that has ended already failed in just that step: it waits, as does one whose end cannot
     be logged.
     """
-    say(f"conversation {conversation.name}: {report_text('hive-agent', error)}")
+    say(f"conversation {conversation.name}: {describe_fault(error)}")
     turn, why = conversation.state.turn, f"{summarize_fault(error)}; the agent's log has the report"
     if turn is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,11 @@ from typing_extensions import override
 from hive_core.agent.reconnect import BatchedCall
 from hive_core.agent.session.calls import ToolPlace
 from hive_core.agent.session.conversation import OpenConversation
+from hive_core.agent.session.judge import ResultJudge
 from hive_core.agent.session.mailbox import Mailbox
 from hive_core.agent.session.runtimes.builtin import BuiltinRuntime, RuntimeCommand
 from hive_core.agent.session.runtimes.fork_server import ForkServerClient
+from hive_core.agent.session.runtimes.pool import RuntimePool
 from hive_core.agent.session.services import SessionServices
 from hive_core.agent.session.session import AgentSession
 from hive_core.varlink import Message
@@ -153,6 +155,30 @@ def test_a_letter_that_cannot_be_handled_comes_again(host: SessionHost) -> None:
         letter = host.send("first")
         host.until(lambda: _replies_later(host))
     assert [row["id"] for row in host.of_kind("input") if row.get("id")] == [letter]
+
+
+@dataclass(slots=True)
+class UnreadTasks(SessionServices):
+    """Services that find a fault with the first look at a task."""
+
+    asked: queue.SimpleQueue[object] = field(default_factory=queue.SimpleQueue)
+
+    @override
+    def ask(self, link: object, operation: str, /, **params: object) -> Message:
+        self.asked.put(params["task"])
+        if params["task"] == "first":
+            raise LookupError
+        return {"task": {"state": "done"}}
+
+
+def test_a_fault_does_not_end_the_judging_of_results(tmp_path: Path) -> None:
+    place, command = ToolPlace(tmp_path, "/nowhere", None), RuntimeCommand()
+    services = UnreadTasks(NAME, "/nowhere", tmp_path, place, command)
+    judge = ResultJudge(services, RuntimePool(command, 0))
+    for task in ("first", "second"):
+        judge.note(task)
+        assert services.asked.get(timeout=60) == task
+    services.stop.set()
 
 
 def test_a_letter_behind_a_turn_that_could_not_be_closed_begins_the_next_turn(

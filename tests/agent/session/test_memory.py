@@ -144,14 +144,15 @@ def test_a_turn_whose_recall_cannot_be_counted_goes_on_without_memories(
     assert requests(host, "choose memories") == []
 
 
-def test_a_log_that_cannot_be_written_does_not_end_the_reflections(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "No space left on device"), LookupError()])
+def test_a_fault_does_not_end_the_reflections(tmp_path: Path, fault: Exception) -> None:
     place = ToolPlace(tmp_path, "/nowhere", None)
     services = SessionServices("worker", "/nowhere", tmp_path, place, RuntimeCommand())
     held = queue.SimpleQueue[str]()
 
     def hold(name: str) -> AbstractContextManager[OpenConversation]:
         held.put(name)
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise fault
 
     settings = MemorySettings(enabled=True, every=1, cooldown=0)
     keeper = MemoryKeeper(services, settings, RuntimePool(RuntimeCommand(), 0), hold)

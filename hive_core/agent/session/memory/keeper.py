@@ -20,9 +20,8 @@ from hive_core.agent.session.memory.recall import MemoryRecall
 from hive_core.agent.session.memory.reflection import Reflection
 from hive_core.agent.session.memory.settings import MemorySettings
 from hive_core.agent.session.runtimes.pool import RuntimePool
-from hive_core.agent.session.services import SessionServices, fault_text, say
+from hive_core.agent.session.services import SessionServices, describe_fault, say
 from hive_core.agent.session.state import ConversationState
-from hive_core.errors import HiveError
 
 FILE: Final = "memory.json"
 _AGAIN: Final = 60.0
@@ -73,8 +72,8 @@ class MemoryKeeper:
                 try:
                     with self._hold(name) as conversation:
                         Reflection(self._store(link), self._pool, self._budget).run(conversation)
-                except (HiveError, OSError) as error:
-                    say(f"cannot reflect on {name}: {fault_text(error)}")
+                except Exception as error:  # noqa: BLE001 - a fault of ours ends no thread
+                    say(f"cannot reflect on {name}: {describe_fault(error)}")
                     link.close()
                     with self._changed:
                         self._due.setdefault(name, time.monotonic() + _AGAIN)
