@@ -143,8 +143,8 @@ def test_a_restored_agent_has_no_dead_letters_of_the_daemon(world: World) -> Non
         world.call("operator", "destroy", agent="a11")
         world.call("operator", "restore", id=uuid)
         todo = rows(world.call("operator", "todo")["todo"])
-        found = [row["text"] for row in todo if row["agent"] == "a11"]
-        assert found == ["1 that a11 did not receive"] * dead
+        counted = [row["text"] for row in todo if row["agent"] == "a11"]
+        assert counted == ["1 that a11 did not receive"] * dead
 
 
 def test_archives_come_in_pages_also_when_one_that_was_listed_is_gone(world: World) -> None:
