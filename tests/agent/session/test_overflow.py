@@ -11,7 +11,8 @@ from fixtures.fake_model import Json, ModelAnswer
 from fixtures.session_host import SessionHost, session_host
 from fixtures.world import world
 
-FILES = 10
+FILES = 5
+LIMIT = 80_000  # bytes of a request: the first fits, and one with all files does not
 DONE = ModelAnswer(calls=[("z", "finish_task", {"status": "success", "summary": "ok"})])
 READS = ModelAnswer(calls=[(f"a{n}", "read", {"path": f"long{n}.txt"}) for n in range(FILES)])
 REFUSALS: dict[str, Json] = {
@@ -64,7 +65,7 @@ def summaries(host: SessionHost) -> list[Json]:
 
 @pytest.mark.parametrize("wire", ["chat", "messages"])
 def test_a_task_goes_on_after_its_conversation_has_overflowed(host: SessionHost, wire: str) -> None:
-    host.model.answer = bounded_model(host, wire, 120_000, 120_000)
+    host.model.answer = bounded_model(host, wire, LIMIT, LIMIT)
     task = host.assign("Read all files.")
     host.start()
     host.until(lambda: host.task(task)["state"] == "done")
@@ -78,7 +79,7 @@ def test_a_task_goes_on_after_its_conversation_has_overflowed(host: SessionHost,
 
 
 def test_the_history_of_a_summary_is_halved_until_it_fits(host: SessionHost) -> None:
-    host.model.answer = bounded_model(host, "chat", 120_000, 75_000)
+    host.model.answer = bounded_model(host, "chat", LIMIT, 65_000)
     task = host.assign("Read all files.")
     host.start()
     host.until(lambda: host.task(task)["state"] == "done")
@@ -90,7 +91,7 @@ def test_the_history_of_a_summary_is_halved_until_it_fits(host: SessionHost) -> 
 
 
 def test_a_turn_whose_summary_never_fits_ends_after_three_tries(host: SessionHost) -> None:
-    host.model.answer = bounded_model(host, "chat", 120_000, 10)
+    host.model.answer = bounded_model(host, "chat", LIMIT, 10)
     task = host.assign("Read all files.")
     host.start()
     host.until(lambda: bool(host.of_kind("end", f"task-{task}")))
@@ -105,7 +106,7 @@ def test_a_long_task_overflows_more_than_once(host: SessionHost) -> None:
     rounds = iter(range(2))
 
     def answer(_number: int, body: Json) -> ModelAnswer:
-        if len(json.dumps(body)) > 120_000:
+        if len(json.dumps(body)) > LIMIT:
             return ModelAnswer(status=400, body=REFUSALS["chat"])
         if is_summary(body):
             return ModelAnswer("SUMMARY: the files were read")
