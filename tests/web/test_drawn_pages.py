@@ -12,6 +12,7 @@ from fixtures.hostile_text import HOSTILE
 from fixtures.logins import open_login
 from fixtures.tasks import finish, give
 from fixtures.world import World, rows
+from long import times
 
 from hive_core.web.pages import agent, cost, more
 
@@ -33,9 +34,15 @@ PAGES = (
     *(f"/more/{section.name}" for section in more.SECTIONS),
     *(f"/cost?by={group}" for group in tuple(cost.GROUPS)[:2]),
 )  # fmt: skip
+ROWS = times(20, 10_000)  # of each list: those behind them are drawn in the same way
 # On these the rows are other ones on a phone.
 BOTH = ("/", "/tree")
 CONTROLS = "return /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069]/"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _axe(chrome: Browser) -> None:
+    chrome.load_axe_first()
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +76,7 @@ def _look(chrome: Browser, screens: Screens) -> list[str]:
     faults = []
     for scheme, width, options in screens:
         chrome.use(scheme, width)
-        faults += [f"{scheme} {width}: {fault}" for fault in chrome.violations(options)]
+        faults += [f"{scheme} {width}: {fault}" for fault in chrome.violations(options, ROWS)]
         wider = chrome.run("return document.documentElement.scrollWidth - innerWidth")
         if wider > 0:
             faults.append(f"{scheme} {width}: {wider} too wide")

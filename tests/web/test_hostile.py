@@ -26,6 +26,7 @@ from fixtures.fake_broker import FakeBroker, fake_broker
 from fixtures.hostile_answers import Fixed, HostileAnswers
 from fixtures.hostile_text import HOSTILE
 from fixtures.page_shape import Shape, read_shape
+from long import times
 
 from hive_core.errors import HiveError, NotAllowed, NotFound
 from hive_core.model.wire.record import EVENT_KINDS
@@ -37,13 +38,19 @@ from hive_core.web.routes import ROUTES
 from hive_core.web.timeline import KINDS
 
 HARMLESS: Final = "a/word"  # whole it is no name of an agent, as the others
-TEXTS: Final = {
+_TEXTS: Final = {
     "markup": HOSTILE[3] + HOSTILE[1] + HOSTILE[0] + HOSTILE[5],
     "attributes": "".join(HOSTILE[at] for at in (4, 2, 6, 14)) + "</template><!--<![CDATA[",
     "controls": "A" + "".join(HOSTILE[at] for at in (9, 10, 7, 8, 11, 18, 12)),
     "markdown": "".join(HOSTILE[at] for at in (13, 16, 15, 17)),
     "huge": HOSTILE[3] + "<b>" * (16_384 // 3),
 }
+# A walk over all pages for each text takes long: two texts share one, under `--long` none do.
+_SHARED: Final = {
+    "markup_attributes": _TEXTS["markup"] + _TEXTS["attributes"],
+    **{name: _TEXTS[name] for name in ("controls", "markdown", "huge")},
+}
+TEXTS: Final = (_SHARED, _TEXTS)[times(0, 1)]
 # What a part of an address may be, so that each page is there with each of its tabs.
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "tab": tuple(tab.name for tab in agent.TABS),
@@ -295,6 +302,7 @@ def harmless() -> tuple[dict[str, Shape], dict[str, set[str]]]:
         return walk(hive, HARMLESS), live
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_page_and_a_frame_are_made_of_the_same_whatever_its_words_are(
     harmless: tuple[dict[str, Shape], dict[str, set[str]]], text: str
@@ -314,7 +322,8 @@ def chrome() -> Iterator[Browser]:
         yield made
 
 
-@pytest.mark.parametrize("name", ["markup", "attributes", "controls"])
+@pytest.mark.sized
+@pytest.mark.parametrize("name", [name for name in TEXTS if name not in ("markdown", "huge")])
 def test_a_browser_reports_nothing_of_hostile_pages(chrome: Browser, name: str) -> None:
     """Nor does it find an element that no template has, also after live frames."""
     text = TEXTS[name]
