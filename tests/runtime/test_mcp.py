@@ -70,8 +70,9 @@ def refusal(result: types.CallToolResult) -> dict[str, object]:
     return fields
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("agent", ["lead", "worker"])
+@pytest.mark.parametrize(
+    ("agent", "mode"), [("lead", "auto"), *(("worker", mode) for mode in MODES)]
+)
 def test_a_client_sees_the_operations_of_the_toolset_in_their_order(
     host: McpHost, agent: str, mode: str
 ) -> None:

@@ -26,9 +26,10 @@ def command(folder: Path) -> RuntimeCommand:
     return RuntimeCommand(str(folder / "model.sock"), None, UID)
 
 
-@pytest.fixture(name="client")
-def _client(tmp_path: Path) -> Iterator[ForkServerClient]:
-    client = ForkServerClient(command(tmp_path), idle=600)
+@pytest.fixture(name="client", scope="module")
+def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServerClient]:
+    """Each test leaves it without a runtime, with a server or without one."""
+    client = ForkServerClient(command(tmp_path_factory.mktemp("session")), idle=600)
     yield client
     client.close()
 
