@@ -15,11 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from e2e.cgroups import Groups
+from e2e.runner import CommandRunner
 from environments import environment_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -57,6 +59,7 @@ class Lab:
         self._boot: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self.pid = 0  # of the lab's systemd, as the machine counts
+        self._runner = CommandRunner(partial(self.popen, stdin=-1, stdout=-1))
         self.guests: list[Callable[[], None]] = []  # what is to be closed whenever a boot ends
 
     def __enter__(self) -> Self:
@@ -96,7 +99,7 @@ class Lab:
         """
         if not power_cut:
             self._see_off()
-            self.run(["systemctl", "poweroff"], check=False)
+            self._enter(["systemctl", "poweroff"])
             self._wait_for_end(_BOOT_SECONDS)
         self.power_cut()
         self.boot()
@@ -112,6 +115,7 @@ class Lab:
             self._log = None
 
     def _see_off(self) -> None:
+        self._runner.close()
         for leave in self.guests:
             leave()
 
@@ -148,17 +152,25 @@ class Lab:
         timeout: float | None = 60,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            self.argv(command),
-            input="" if input is None else input,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            env=environment(env),
-        )
-        done.args = list(command)
+        done = None
+        if not self._offer:  # a bare machine has no Python
+            done = self._runner.run(command, input or "", environment(env), timeout)
+        done = done or self._enter(command, input or "", timeout, env)
         return check_status(done) if check else done
+
+    def _enter(
+        self,
+        command: Sequence[str],
+        text: str = "",
+        timeout: float | None = 60,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.argv(command), input=text, capture_output=True, text=True, timeout=timeout,
+            check=False, env=environment(env),
+        )  # fmt: skip
+        done.args = list(command)
+        return done
 
     def popen(
         self,
@@ -226,7 +238,7 @@ class Lab:
         while time.monotonic() < deadline:
             self.pid = self._first_process()
             if self._is_systemd() and self.path("run/systemd/private").exists():
-                state = self.run(["systemctl", "is-system-running", "--wait"], check=False)
+                state = self._enter(["systemctl", "is-system-running", "--wait"])
                 if state.stdout.strip() in {"running", "degraded"}:
                     return
             time.sleep(0.01)
@@ -260,7 +272,7 @@ class Lab:
         """What a systemd that does not end waits for, and what it said last."""
         shown = [["systemctl", "list-jobs"], ["ps", "axo", "pid,stat,args"], ["journalctl", "-n40"]]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return "\n".join(self.run(command, check=False).stdout for command in shown)
+            return "\n".join(self._enter(command).stdout for command in shown)
         return "it answers no command"
 
     def _cgroup_version(self) -> str:
