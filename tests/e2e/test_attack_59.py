@@ -123,15 +123,27 @@ def take_over(host: HiveHost) -> None:
     """Everything that the user hive may write says: run this."""
     host.lab.path(f"{EVIL}/run").write_text(PROGRAM)
     host.lab.path(f"{EVIL}/run").chmod(0o755)
-    host.run("sh", "-c", f"rm -f {EVIL}/config; touch {EVIL}/ran; chmod 666 {EVIL}/ran")
+    host.run("sh", "-c", f"touch {EVIL}/ran; chmod 666 {EVIL}/ran")
     result = keys(host)
     assert result >= _LEAST, _LEAST - result
     settings = {**dict.fromkeys(sorted(result), f"{EVIL}/run"), **_MORE}
-    script = f'while read -r key value; do git config --file {EVIL}/config "$key" "$value"; done'
-    text = "".join(f"{key} {value}\n" for key, value in settings.items())
-    host.run("sh", "-ec", script, text=text)
+    host.lab.path(f"{EVIL}/config").write_text("".join(map(git_setting, settings.items())))
+    listed = host.run("git", "config", "--file", f"{EVIL}/config", "--list", "--name-only").stdout
+    assert len(listed.split()) == len(settings)
     said = host.run(*AS_HIVE, "sh", "-c", TRAPS)
     assert "ermission denied" not in said.stderr.replace("served", "")
+
+
+def git_setting(setting: tuple[str, str]) -> str:
+    """A key and its value as they stand in a file of git."""
+    key, value = setting
+    section, _, name = key.rpartition(".")
+    top, _, subsection = section.partition(".")
+    return (
+        f'[{top} "{subsection}"]\n{name} = {value}\n'
+        if subsection
+        else f"[{top}]\n{name} = {value}\n"
+    )
 
 
 def ran(host: HiveHost) -> list[str]:

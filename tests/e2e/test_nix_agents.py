@@ -157,13 +157,13 @@ def test_h26_newer_inputs_reach_all_agents_in_waves(host: NixHost) -> None:
 
 
 def test_attack_32_the_collector_keeps_running_and_previous_systems(host: NixHost) -> None:
-    first, kept = host.links(AGENT), installed_word(host)
+    first, word = host.links(AGENT), installed_word(host)
     host.change(AGENT, module_with_word("newest"))
     host.run("nix-store", "--gc", timeout=60)
     for system in {*first.values(), *host.links(AGENT).values()}:
         host.run("test", "-x", f"{system}/init")
     assert host.call("Rollback", agent=AGENT, wait=20).error == ""
-    host.until(lambda: installed_word(host) == kept, "does not go back")
+    host.until(lambda: installed_word(host) == word, "does not go back")
 
 
 def test_attack_25_builds_run_as_users_that_nix_does_not_trust(host: NixHost) -> None:
