@@ -23,6 +23,7 @@ from hive_core.plan.actions import (
 from hive_core.plan.results import Done, StorageFacts
 
 pytestmark = pytest.mark.lab
+WORK = "/var/lib/hive/work"
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +104,8 @@ def test_attack_58_a_job_gives_linked_files_inodes_of_their_own(host: PrivdHost)
     """
     host.lab.run(["sh", "-ec", make])
     job, base = host.a_job()
-    folder = f"/var/lib/hive/work/{job}"
-    host.lab.run(["sh", "-ec", f"mkdir -p {folder}/in {folder}/out; chown -R hive: {folder}"])
+    folder = f"{WORK}/{job}"
+    host.lab.run(["sh", "-ec", f"mkdir -p {folder}/in {folder}/out; chown -R hive: {WORK}"])
     record = host.job(RunJob(job, JobKind.OWN_INODES, base, uuid=one.uuid, lineage=one.lineage))
     said = host.lab.run(["cat", f"{folder}/out/said.json"]).stdout
     assert record["status"] == "0", said
