@@ -39,7 +39,7 @@ from hive_core.services.daemon_connection import SECONDS, DaemonConnection
 from hive_core.varlink import Message, decode
 from hive_core.web import exposition
 from hive_core.web.guard import single_header
-from hive_core.web.request_limits import BodyTooLarge, read_body
+from hive_core.web.request_limits import BodyIncomplete, BodyTooLarge, read_body
 from hive_core.web.tokens import TokenLogins
 
 OPENAPI: Final = Path(__file__).parent / "openapi.json"
@@ -215,6 +215,8 @@ async def _read_parameters(request: ApiRequest) -> Message:
         body = await read_body(request.scope, request.receive)
     except BodyTooLarge as error:
         raise _Problem(413, "TooLarge", str(error)) from None
+    except BodyIncomplete as error:
+        raise _Problem(400, "InvalidParameter", f"cannot take this request: {error}") from None
     except TimeoutError:
         raise _Problem(408, "TimedOut", "the body did not come in time") from None
     return decode(body) if body else {}

@@ -31,7 +31,7 @@ from hive_core.web.logins import BrowserLogin
 from hive_core.web.pages.confirm import ask_confirmation
 from hive_core.web.pages.link import PREFIX, serve_link
 from hive_core.web.pages.login import begin_passkey_login, log_in, show_login
-from hive_core.web.request_limits import BodyTooLarge, read_body
+from hive_core.web.request_limits import BodyIncomplete, BodyTooLarge, read_body
 from hive_core.web.routes import Handler, find_route
 from hive_core.web.static_files import StaticFiles
 from hive_core.web.stream import EventStream
@@ -319,5 +319,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes:
         return await read_body(scope, receive)
     except BodyTooLarge as error:
         raise _Refusal(413, f"cannot take this request: {error}") from None
+    except BodyIncomplete as error:
+        raise _Refusal(400, f"cannot take this request: {error}") from None
     except TimeoutError:
         raise _Refusal(408, "cannot take this request: its body did not come in time") from None

@@ -42,8 +42,19 @@ class BodyTooLarge(Exception):
         super().__init__(f"more than {BODY_MOST} bytes")
 
 
+class BodyIncomplete(Exception):
+    """The client ended the connection before all of its body had come."""
+
+    def __init__(self) -> None:
+        super().__init__("its body did not come whole")
+
+
 async def read_body(scope: Scope, receive: Receive) -> bytes:
-    """The whole body. BodyTooLarge, also where it only says so; TimeoutError after 10 seconds."""
+    """The whole body. BodyTooLarge, also where it only says so; TimeoutError after 10 seconds.
+
+    BodyIncomplete: a part of a form would be another form, and no body at all the call of an
+    operation with its defaults.
+    """
     length = single_header(scope["headers"], b"content-length") or "0"
     if len(length) > len(str(BODY_MOST)) or int(length) > BODY_MOST:
         raise BodyTooLarge
@@ -51,8 +62,10 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     async with asyncio.timeout(_BODY_SECONDS):
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise BodyIncomplete
             body += message.get("body", b"")
             if len(body) > BODY_MOST:
                 raise BodyTooLarge
-            if message["type"] == "http.disconnect" or not message.get("more_body"):
+            if not message.get("more_body"):
                 return bytes(body)
