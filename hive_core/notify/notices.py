@@ -133,17 +133,19 @@ def hold_events(state: RouteState, route: NotifyRoute, items: Sequence[NoticeIte
 
 
 def decide_notices(
-    route: NotifyRoute, state: RouteState, waiting: Sequence[NoticeItem], now: float
-) -> tuple[list[Notice], RouteState]:
+    route: NotifyRoute, state: RouteState, waiting: Sequence[NoticeItem], now: float, *,
+    is_all: bool = True,
+) -> tuple[list[Notice], RouteState]:  # fmt: skip
     """The notices that are due now for one receiver, and what it was told of then.
 
-    `waiting` is all that waits now. Urgent items are sent at once. Others are not sent in quiet
-    hours, and as one digest where more than ten would be sent in ten minutes.
+    `waiting` is all that waits now; where it is not `is_all`, nothing counts as settled. Urgent
+    items are sent at once. Others are not sent in quiet hours, and as one digest where more than
+    ten would be sent in ten minutes.
     """
     waiting = [item for item in waiting if item.is_for(route)]
     recent = tuple(at for at in state.sent if now - WINDOW < at <= now)
     shown = dict(state.shown)
-    notices = _settle(shown, {item.key for item in waiting})
+    notices = _settle(shown, {item.key for item in waiting}) if is_all else []
     fresh = [item for item in waiting if item.key not in shown]
     events = [held.item for held in state.held]
     urgent = [item for item in (*fresh, *events) if item.notice_class == "urgent"]

@@ -49,6 +49,7 @@ class Notifier:
     _looked: float = 0.0
     _answered: float = 0.0
     _has_reported: bool = False  # the faults; hived keeps them over its restarts
+    _sending: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def load(self) -> None:
         self.state = self.file.load()
@@ -56,21 +57,28 @@ class Notifier:
 
     async def run(self) -> None:
         """Notify until cancelled."""
-        while True:
-            await self.step()
-            await asyncio.sleep(EVERY)
+        try:
+            while True:
+                await self.step()
+                await asyncio.sleep(EVERY)
+        finally:
+            for task in self._sending.values():
+                task.cancel()
 
     async def step(self) -> None:
         """Ask, decide, save, send. What was saved is sent at least once."""
-        happened = await self._ask()
+        happened, cursor = await self._ask()
         before = self.state
-        await self._decide(happened)
+        await self._decide(happened, cursor)
         if self.state != before:
             self.file.save(self.state)
         await self._deliver()
 
-    async def _ask(self) -> list[NoticeItem]:
-        """Read the events since the last step, and the waiting items after an event or a pause."""
+    async def _ask(self) -> tuple[list[NoticeItem], str | None]:
+        """Read the events since the last step, and the waiting items after an event or a pause.
+
+        The second value is the place in the log behind them.
+        """
         try:
             if not self._has_reported:
                 await self.source.report(self.faults)
@@ -82,27 +90,31 @@ class Notifier:
             self._answered = self.now()
         except HiveError as error:
             log.warning("Cannot ask hived: %s", error)
-            return []
-        self.state = self.state.model_copy(update={"cursor": cursor})
-        return [item for event in events if (item := event_item(event)) is not None]
+            return [], self.state.cursor
+        return [item for event in events if (item := event_item(event)) is not None], cursor
 
-    async def _decide(self, happened: list[NoticeItem]) -> None:
+    async def _decide(self, happened: list[NoticeItem], cursor: str | None) -> None:
+        """Queue what is due, with the place in the log: notices may be sent meanwhile."""
         now, waiting = self.now(), self._waiting
         if now - self._answered >= SILENT_AFTER:
             waiting = (*waiting, silent_item())
-        stored, queue = self.state.routes, self.state.queue
+        stored, due = self.state.routes, dict[str, list[Notice]]()
         routes = {name: stored[name] for name in self.faults if name in stored}
         for name, route in self.routes.items():
             state = hold_events(stored.get(name, RouteState()), route, happened)
-            if not self._looked and now - self._answered < SILENT_AFTER:
-                routes[name] = state  # what waits is not known yet
+            is_known = bool(self._looked)  # else hived has not said yet what waits
+            if not is_known and now - self._answered < SILENT_AFTER:
+                routes[name] = state
                 continue
-            notices, routes[name] = decide_notices(route, state, waiting, now)
-            complete = [await self._complete(route, notice) for notice in notices]
-            queue = enqueue_notices(queue, name, complete, now)
+            notices, routes[name] = decide_notices(route, state, waiting, now, is_all=is_known)
+            due[name] = [await self._complete(route, notice) for notice in notices]
         there = self.routes.keys() | self.faults.keys()
-        remaining = tuple(delivery for delivery in queue if delivery.route in there)
-        self.state = self.state.model_copy(update={"routes": routes, "queue": remaining})
+        queue = tuple(delivery for delivery in self.state.queue if delivery.route in there)
+        for name, notices in due.items():
+            queue = enqueue_notices(queue, name, notices, now)
+        self.state = self.state.model_copy(
+            update={"cursor": cursor, "routes": routes, "queue": queue}
+        )
 
     async def _complete(self, route: NotifyRoute, notice: Notice) -> Notice:
         """The notice with what hived says of it: its links, or by whom it was settled."""
@@ -133,8 +145,16 @@ class Notifier:
         return notice.model_copy(update={"links": tuple(links)})
 
     async def _deliver(self) -> None:
-        """Send what is due, to all receivers at once and to each in order."""
-        await asyncio.gather(*(self._deliver_to(name) for name in self.routes))
+        """Send what is due, to all receivers at once and to each in order.
+
+        A receiver that is slow holds up neither the others nor the next step.
+        """
+        for name in self.routes.keys() - self._sending.keys():
+            self._sending[name] = asyncio.create_task(self._deliver_to(name))
+        if self._sending:
+            await asyncio.wait(self._sending.values(), timeout=EVERY)
+        for name in [name for name, task in self._sending.items() if task.done()]:
+            self._sending.pop(name).result()
 
     async def _deliver_to(self, name: str) -> None:
         while True:

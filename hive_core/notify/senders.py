@@ -154,16 +154,21 @@ def apprise_sender(addresses: str) -> AppriseSender:
 async def _post(
     client: httpx2.AsyncClient, url: str, body: bytes, headers: Mapping[str, str]
 ) -> DeliveryOutcome:
-    """No redirect is followed: the secret is for this address alone."""
+    """No redirect is followed: the secret is for this address alone.
+
+    The status says it all: the text of the answer, which may be of any length, is not read.
+    """
     sent = {"Content-Type": "application/json", **headers}
     try:
-        response = await client.post(
-            url, content=body, headers=sent, timeout=TIMEOUT, follow_redirects=False
-        )
+        async with (
+            asyncio.timeout(TIMEOUT),
+            client.stream("POST", url, content=body, headers=sent, timeout=TIMEOUT,
+                          follow_redirects=False) as response,
+        ):  # fmt: skip
+            after = retry_after(response.headers.get("retry-after"), time.time())
+            return outcome_of_status(response.status_code, after)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         return TryLater(f"{type(error).__name__}: {error}")
-    after = retry_after(response.headers.get("retry-after"), time.time())
-    return outcome_of_status(response.status_code, after)
 
 
 def outcome_of_status(status: int, after: float) -> DeliveryOutcome:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from fixtures.dashboard import FakeBrowser, RunningDashboard, read_answer
 
+from hive_core.services.login import rows_of
 from hive_core.web.request_limits import BodyIncomplete, read_body
 
 Message = dict[str, Any]
@@ -37,8 +38,8 @@ def test_a_form_that_is_cut_off_is_not_sent_to_the_agent(
     browser: FakeBrowser, web: RunningDashboard
 ) -> None:
     def letters() -> list[str]:
-        listed = web.hived.call("operator", "list_messages", agent="carl")["messages"]
-        return [str(letter["body"]) for letter in listed]  # type: ignore[index, union-attr]
+        listed = web.hived.call("operator", "list_messages", agent="carl")
+        return [str(letter["body"]) for letter in rows_of(listed, "messages")]
 
     def send(body: bytes, length: int) -> None:
         request = web.request(
