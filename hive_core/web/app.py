@@ -107,7 +107,7 @@ class WebApp:
                 response = refusal.response
         if response is not None:
             secured = _SecuredResponse(response)
-            await secured(scope, receive, send)
+            await secured(scope, receive, _renewing(scope, send))
 
     def _send_home(self, scope: Scope, host: str) -> Response:
         """Redirect a browser that used an IP address to the configured name; refuse other hosts."""
@@ -261,6 +261,18 @@ class _SecuredResponse:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.response(scope, receive, _with_security_headers(send))
+
+
+def _renewing(scope: Scope, send: Send) -> Send:
+    """Wrap `send`: each part of a download that the client takes gives the connection more time."""
+    connection = scope["state"]["connection"]
+
+    async def send_part(message: dict[str, object]) -> None:
+        await send(message)  # it waits until the client has taken the part before
+        if message.get("more_body"):
+            connection.renew()
+
+    return send_part  # type: ignore[return-value]  # ASGI messages are dicts
 
 
 def _with_security_headers(send: Send) -> Send:

@@ -64,7 +64,8 @@ class WebConnection(BoundedHttpConnection):
 class WebServer:
     """Serves an ASGI application on sockets that listen already.
 
-    A request that is not answered within `life` seconds, or not complete, is cut off.
+    A request that is not answered within `life` seconds, or not complete, is cut off; so is a
+    download of which the client has taken no part for so long.
     """
 
     app: Any

@@ -18,7 +18,7 @@ _PIECE: Final = 2048
 
 
 class BoundedHttpConnection(H11Protocol):
-    """A connection that ends after `life` seconds, whatever its peer does.
+    """A connection that ends after `life` seconds, whatever its peer does, unless it is renewed.
 
     `crowd` holds all open connections, oldest first. When there are more than `connections_most`,
     the oldest is aborted, so that idle connections cannot lock out others. `bytes_most` bounds what
@@ -58,6 +58,12 @@ class BoundedHttpConnection(H11Protocol):
         self.crowd.pop(self, None)
         if self._end is not None:
             self._end.cancel()
+
+    def renew(self) -> None:
+        """Let it live for `life` seconds from now: its peer has taken a part of a long answer."""
+        if self._end is not None and not self._end.cancelled():
+            self._end.cancel()
+            self._end = asyncio.get_running_loop().call_later(self.life, self.transport.abort)
 
     @override
     def data_received(self, data: bytes) -> None:
