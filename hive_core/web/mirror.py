@@ -75,6 +75,7 @@ class AgentMirror:
     shape: int = 0  # it grows when an agent comes, goes or moves
     _children: dict[str | None, list[Row]] | None = None
     _by_name: dict[str, Row] = field(default_factory=dict)
+    _is_outdated: bool = False  # rows have values that the index does not have yet
 
     def apply(self, page: Message) -> tuple[list[Row], bool]:
         """The rows that changed, and whether the tree has another shape."""
@@ -89,6 +90,7 @@ class AgentMirror:
         if moved:
             self._children = None
             self.shape += 1
+        self._is_outdated = self._is_outdated or bool(changes)
         self.is_whole = self.is_whole or bool(page.get("synced"))
         return [change.row for change in changes if change.is_other], moved
 
@@ -150,19 +152,23 @@ class AgentMirror:
             for rows in children.values():
                 rows.sort(key=lambda row: _natural(str(row.get("name"))))
             self._children = children
-        elif self._by_name.keys() and self._children:
-            self._refresh_rows()
+        elif self._is_outdated:
+            self._refresh_rows(self._children)
+        self._is_outdated = False
         return self._children
 
-    def _refresh_rows(self) -> None:
+    def _refresh_rows(self, children: Mapping[str | None, list[Row]]) -> None:
         """The newest values of the rows, at the places that they have."""
-        for rows in (self._children or {}).values():
+        for rows in children.values():
             rows[:] = [self.rows.get(str(row.get("uuid")), row) for row in rows]
         self._by_name = {str(row.get("name")): row for row in self.rows.values()}
 
     def _walk(self, under: str | None, folded: frozenset[str], depth: int) -> Iterator[TreeLine]:
-        children = self._index()
-        start = [self._by_name[under]] if under in self._by_name else children.get(None, [])
+        """All rows, or those of an agent and all below it: none where it is not known."""
+        children, known = self._index(), self._by_name
+        start = (
+            children.get(None, []) if under is None else [known[under]] if under in known else []
+        )
         stack = [(row, depth) for row in reversed(start)]
         while stack:
             row, at = stack.pop()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from hive_core.varlink import Message
-from hive_core.web.mirror import AgentMirror
+from hive_core.web.mirror import AgentMirror, Row, TreeView
 
 
 def page(*rows: Message, **more: object) -> Message:
@@ -41,3 +43,36 @@ def test_those_are_at_work_whose_activity_is_running() -> None:
     mirror.apply(page(*rows, agent("other", state="running"), reset=True))
 
     assert mirror.count_working() == 1
+
+
+def test_below_an_agent_that_is_not_known_is_nobody() -> None:
+    """All agents are not below it: a page would say that they are destroyed with it."""
+    mirror = AgentMirror()
+    assert mirror.below("root") == []
+    mirror.apply(page(agent("root", None), agent("a"), reset=True))
+    assert mirror.below("gone") == []
+    assert mirror.page(TreeView(under="gone")).matching == 0
+    assert mirror.below("root") == ["root", "a"]
+
+
+def test_an_agent_is_looked_up_without_a_look_at_all_others() -> None:
+    """Pages look up each of many agents."""
+
+    class CountedRows(dict[str, Row]):
+        looked = 0
+
+        @override
+        def get(self, key: str, default: Row | None = None) -> Row | None:  # type: ignore[override]  # of rows alone
+            self.looked += 1
+            return super().get(key, default)
+
+    mirror = AgentMirror()
+    mirror.rows = rows = CountedRows()
+    mirror.apply(page(agent("root", None), *(agent(f"w-{at}") for at in range(99)), reset=True))
+    mirror.apply(page(agent("w-7", inbox=1)))
+    assert mirror.get("w-7") == agent("w-7", inbox=1)
+    before = rows.looked
+    assert all(mirror.get(f"w-{at}") is not None for at in range(99))
+    assert rows.looked == before
+    mirror.apply(page(agent("w-7", inbox=2)))
+    assert mirror.get("w-7") == agent("w-7", inbox=2)

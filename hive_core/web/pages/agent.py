@@ -92,7 +92,8 @@ async def _read_tab(
 async def ask_action(visit: Visit) -> Response:
     """What an action would do, and to whom, before it is done."""
     name, action = visit.parts["name"], _action(visit)
-    below = visit.web.hub.agents.below(name)
+    await visit.read("get_agent", agent=name)  # NotFound: nobody has this name
+    below = visit.web.hub.agents.below(name) or [name]
     return visit.page(
         "act", action[1], name=name, action=visit.parts["action"], words=action[1], below=below
     )
