@@ -11,19 +11,7 @@ from typing import Final
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from hive_core.errors import (
-    Busy,
-    Conflict,
-    HiveError,
-    InvalidArgument,
-    InvalidParameter,
-    LimitReached,
-    NotAllowed,
-    NotFound,
-    StorageFull,
-    TimedOut,
-    Unreachable,
-)
+from hive_core.errors import HiveError, InvalidArgument, LimitReached
 from hive_core.web import guard
 from hive_core.web.hub import TOPICS
 from hive_core.web.live_turns import turn_topic
@@ -43,13 +31,10 @@ from hive_core.web.visit import (
     html_response,
     parse_fields,
     redirect,
+    status_of,
 )
 
 log = logging.getLogger(__name__)
-_STATUS: Final[Mapping[type[HiveError], int]] = {
-    InvalidArgument: 400, InvalidParameter: 400, NotAllowed: 403, NotFound: 404, Conflict: 409,
-    LimitReached: 429, Busy: 503, StorageFull: 503, Unreachable: 503, TimedOut: 503,
-}  # fmt: skip
 _FIRST_SECONDS: Final = 5.0  # that the first page waits for the agents
 _OUTSIDE: Final = ("/api/", "/metrics")
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -161,7 +146,7 @@ class WebApp:
             if login is not None:
                 login.requests.count_request(self.clock())
         except HiveError as error:
-            raise _Refusal(_status(error), str(error)) from error
+            raise _Refusal(status_of(error), str(error)) from error
         if login is not None:
             self.web.hub.wake()
         return login
@@ -200,7 +185,7 @@ class WebApp:
         except ConfirmationNeeded as needed:
             return await ask_confirmation(visit, needed)
         except HiveError as error:
-            return _fault_page(visit, _status(error), str(error))
+            return _fault_page(visit, status_of(error), str(error))
 
     async def _stream(
         self, visit: Visit, scope: Scope, receive: Receive, send: Send
@@ -296,10 +281,6 @@ def _with_security_headers(send: Send) -> Send:
 
 def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     return PlainTextResponse(f"{text}\n", status, headers)
-
-
-def _status(error: HiveError) -> int:
-    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
 
 
 def _fault_page(visit: Visit, status: int, reason: str) -> Response:

@@ -105,7 +105,7 @@ class Logins:
 
     async def close(self, login: BrowserLogin) -> None:
         """End the login at hived too, so that its cookie is worthless."""
-        with suppress(Unreachable):
+        with suppress(Unreachable, NotAllowed):  # hived is away, or has ended it already
             await login.connection.call("close_login")
         self.forget(login)
 

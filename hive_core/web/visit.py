@@ -12,7 +12,20 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import RedirectResponse, Response
 
-from hive_core.errors import HiveError, InvalidArgument, NotAllowed
+from hive_core.errors import (
+    Busy,
+    Conflict,
+    HiveError,
+    InvalidArgument,
+    InvalidParameter,
+    LimitReached,
+    NotAllowed,
+    NotFound,
+    StorageFull,
+    TimedOut,
+    Unreachable,
+)
+from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.varlink import Message
 from hive_core.web.chain_check import ChainCheck
 from hive_core.web.done_today import DoneToday
@@ -25,6 +38,10 @@ from hive_core.web.rendering import Renderer
 from hive_core.web.settings import WebTable
 
 HTML: Final = "text/html; charset=utf-8"
+_STATUS: Final[Mapping[type[HiveError], int]] = {
+    InvalidArgument: 400, InvalidParameter: 400, NotAllowed: 403, NotFound: 404, Conflict: 409,
+    LimitReached: 429, Busy: 503, StorageFull: 503, Unreachable: 503, TimedOut: 503,
+}  # fmt: skip
 _PACKED_FROM: Final = 1024
 _LEVEL: Final = 5
 _FIELDS_MOST: Final = 200
@@ -49,6 +66,15 @@ class Dashboard:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chain", ChainCheck(self.clock))
+
+
+async def call_without_login(web: Dashboard, operation: str, parameters: Message) -> Message:
+    """The reply to one of the calls that hived serves before a login."""
+    connection = await DaemonConnection.open(web.logins.socket)
+    try:
+        return await connection.call(operation, parameters)
+    finally:
+        connection.close()
 
 
 class ConfirmationNeeded(Exception):
@@ -161,6 +187,11 @@ def html_response(text: str, request: Request, status: int = 200) -> Response:
         body = gzip.compress(body, _LEVEL, mtime=0)
         headers["content-encoding"] = "gzip"
     return Response(body, status, headers, HTML)
+
+
+def status_of(error: HiveError) -> int:
+    """The status of a page that says why hived has refused, or that it was not reached."""
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
 
 
 def redirect(address: str) -> Response:

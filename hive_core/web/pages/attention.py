@@ -10,7 +10,7 @@ from hive_core.varlink import Message
 from hive_core.web.hub import todo_items
 from hive_core.web.offers import list_offers
 from hive_core.web.rendering import place_of
-from hive_core.web.visit import Visit, redirect, refuse_field
+from hive_core.web.visit import Visit, form_number, redirect, refuse_field
 
 _DECIDED = (
     "approve", "deny", "answer", "approve_plan", "reject_plan", "judge_task", "lift_quarantine",
@@ -64,11 +64,11 @@ async def show_question(visit: Visit) -> Response:
 
 async def answer(visit: Visit) -> Response:
     """One answer for each part of the question: what was typed, else what was chosen."""
-    id_, count = visit.parts["id"], visit.form.get("items", "")
-    if not count.isdecimal() or not 0 < int(count) <= 64:  # noqa: PLR2004 - of the operation
+    id_, count = visit.parts["id"], form_number(visit, "items")
+    if not 0 < count <= 64:  # noqa: PLR2004 - of the operation
         refuse_field("items", "is not a number of answers")
-    typed = [visit.form.get(f"text{at}", "").strip() for at in range(int(count))]
-    has_choice = any(visit.form.get(f"choice{at}") for at in range(int(count)))
+    typed = [visit.form.get(f"text{at}", "").strip() for at in range(count)]
+    has_choice = any(visit.form.get(f"choice{at}") for at in range(count))
     details = await visit.read("get_question", question=id_) if has_choice else {}
     answers = [text or _choice(visit, details, at) for at, text in enumerate(typed)]
     return await visit.change("answer", "/", question=id_, answers=answers)
@@ -76,16 +76,17 @@ async def answer(visit: Visit) -> Response:
 
 def _choice(visit: Visit, details: Message, at: int) -> str:
     """The answer whose number was chosen, exactly as it was offered; empty: none was."""
-    number = visit.form.get(f"choice{at}", "")
-    if not number:
+    field = f"choice{at}"
+    if not visit.form.get(field):
         return ""
+    number = form_number(visit, field)
     items = details.get("items")
     item = items[at] if isinstance(items, list) and at < len(items) else {}
     options = item.get("options") if isinstance(item, dict) else None
     offered = options if isinstance(options, list) else []
-    if not number.isdecimal() or int(number) >= len(offered):
-        refuse_field(f"choice{at}", "is not the number of an offered answer")
-    return str(offered[int(number)])
+    if number >= len(offered):
+        refuse_field(field, "is not the number of an offered answer")
+    return str(offered[number])
 
 
 async def show_plan(visit: Visit) -> Response:

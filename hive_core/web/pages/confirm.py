@@ -66,7 +66,7 @@ async def confirm(visit: Visit) -> Response:
     form = visit.form
     try:
         parameters = json.loads(form.get("parameters", ""))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"not parameters: {error}", field="parameters") from error
     if not isinstance(parameters, dict):
         raise InvalidArgument("not parameters", field="parameters")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.responses import Response
 
 from hive_core.errors import HiveError
-from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.varlink import Message
-from hive_core.web.visit import Dashboard, Request, html_response
+from hive_core.web.visit import Dashboard, Request, call_without_login, html_response, status_of
 
-PREFIX = "/link/"
-_SECRET_MOST = 128
+PREFIX: Final = "/link/"
+_SECRET_MOST: Final = 128
+_AWAY: Final = 503
 
 
 async def serve_link(web: Dashboard, request: Request) -> Response:
@@ -18,22 +20,16 @@ async def serve_link(web: Dashboard, request: Request) -> Response:
     secret = request.path.removeprefix(PREFIX)
     operation = "use_link" if request.method == "POST" else "show_link"
     reply: Message = {}
-    fault = "" if 0 < len(secret) <= _SECRET_MOST and secret.isascii() else "no such link"
+    fault, status = "", 200
+    if not (0 < len(secret) <= _SECRET_MOST and secret.isascii()):
+        fault, status = "no such link", 403
     try:
         if not fault:
-            reply = await _call(web, operation, secret)
+            reply = await call_without_login(web, operation, {"secret": secret})
     except HiveError as error:
-        fault = str(error)
+        fault, status = str(error), _AWAY if status_of(error) == _AWAY else 403
     text = web.renderer.page(
         "link", title="Link", reply=reply, fault=fault, is_done=request.method == "POST",
-        path=request.path,
+        is_away=status == _AWAY, path=request.path,
     )  # fmt: skip
-    return html_response(text, request, 403 if fault else 200)
-
-
-async def _call(web: Dashboard, operation: str, secret: str) -> Message:
-    connection = await DaemonConnection.open(web.logins.socket)
-    try:
-        return await connection.call(operation, {"secret": secret})
-    finally:
-        connection.close()
+    return html_response(text, request, status)
