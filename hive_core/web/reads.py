@@ -69,7 +69,16 @@ class SharedReads:
         self, key: str, login: BrowserLogin, operation: str, values: Message
     ) -> Message:
         reply = await login.connection.call(operation, values)
-        while len(self._kept) >= _MOST:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = self.clock(), reply
+        self._keep(key, reply)
         return reply
+
+    def _keep(self, key: str, reply: Message) -> None:
+        """Keep a reply, and none that is older than a second: each may be a thousand events."""
+        now = self.clock()
+        self._kept.pop(key, None)
+        for oldest, (at, _) in list(self._kept.items()):
+            if len(self._kept) < _MOST and now - at < KEPT_SECONDS:
+                break
+            del self._kept[oldest]
+        if key.startswith(f"{self._generation} "):  # nobody asks for one that was forgotten
+            self._kept[key] = now, reply

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -27,7 +27,6 @@ class TokenLogin:
 
     idle: list[DaemonConnection] = field(default_factory=list)
     streams: int = 0
-    busy: int = 0  # its connections that serve a call or a stream
     requests: RequestBucket = field(default_factory=lambda: RequestBucket("token"))
 
     def close(self) -> None:
@@ -44,6 +43,8 @@ class TokenLogins:
     clock: Callable[[], float]
     streams: int = 0
     _logins: OrderedDict[bytes, TokenLogin] = field(default_factory=OrderedDict)
+    # Calls and streams of each token, from before hived is asked whether it knows the token.
+    _running: Counter[bytes] = field(default_factory=Counter)
 
     @asynccontextmanager
     async def connect(self, token: str, address: str) -> AsyncIterator[DaemonConnection]:
@@ -51,20 +52,25 @@ class TokenLogins:
 
         NotAllowed: hived knows no such token.
         """
-        login = self._logins.get(_key(token)) or TokenLogin()
+        key = _key(token)
+        login = self._logins.get(key) or TokenLogin()
         login.requests.count_request(self.clock())
-        if login.busy >= CALLS_OF_TOKEN:
+        if self._running[key] >= CALLS_OF_TOKEN:
             raise LimitReached(
                 f"limit of running calls of a token ({CALLS_OF_TOKEN}) reached", retry_after=1
             )
-        connection = _take_open(login.idle) or await self._open(token, address)
-        login = self._remember(token, login)
-        login.busy += 1
+        self._running[key] += 1
         try:
-            yield connection
+            connection = _take_open(login.idle) or await self._open(token, address)
+            login = self._remember(token, login)
+            try:
+                yield connection
+            finally:
+                self._give_back(token, login, connection)
         finally:
-            login.busy -= 1
-            self._give_back(token, login, connection)
+            self._running[key] -= 1
+            if not self._running[key]:
+                del self._running[key]
 
     @asynccontextmanager
     async def count_stream(self, token: str) -> AsyncIterator[None]:
@@ -115,7 +121,7 @@ class TokenLogins:
         """
         login = self._logins.setdefault(_key(token), login)
         self._logins.move_to_end(_key(token))
-        unused = [key for key, known in self._logins.items() if not known.busy]
+        unused = [key for key in self._logins if key not in self._running]
         for oldest in unused[: max(0, len(self._logins) - _TOKENS_MOST)]:
             self._logins.pop(oldest).close()
         return self._logins.setdefault(_key(token), login)
