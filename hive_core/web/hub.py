@@ -41,6 +41,9 @@ _EVENTS_EVERY: Final = 0.25  # with a shorter one hived makes more pages of the 
 _ROWS_MOST: Final = 200
 TOPICS: Final = frozenset({"tree", "attention", "audit", "timeline", "tasks", "cost", "agent"})
 _DELAYS: Final = 10  # ticks
+# What has to be followed for the pages to be as they say: without one of them there is no beat.
+_AGENTS, _TODO, _EVENTS = "agents", "todo", "events"
+_NEEDED: Final = frozenset({_AGENTS, _TODO})
 # Pages that are read again when something has changed: how many ticks at least are between two
 # frames of a topic, and after how many there is one in any case.
 TICK_SECONDS: Final = 1.0
@@ -66,12 +69,14 @@ class Hub:
     """Follows hived, and tells the streams what has changed.
 
     `forget_reads` is called before pages are told to read again: a reply from before the change may
-    be kept still, and the next frame of the topic may be a minute away.
+    be kept still, and the next frame of the topic may be a minute away. After a fault that nobody
+    expects, what has failed begins anew after `fault_pause` seconds.
     """
 
     logins: Logins
     renderers: Renderers
     forget_reads: Callable[[], None]
+    fault_pause: float = 10.0
     frames: FrameLog = field(default_factory=FrameLog)
     agents: AgentMirror = field(default_factory=AgentMirror)
     events: deque[Item] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
@@ -88,7 +93,7 @@ class Hub:
     _came: asyncio.Event = field(default_factory=asyncio.Event)
     _delays: deque[float] = field(default_factory=lambda: deque([0.0], maxlen=_DELAYS))
     _after: str | None = None
-    _is_live: bool = False
+    _followed: set[str] = field(default_factory=set)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _stale: asyncio.Event = field(default_factory=asyncio.Event)
     _filled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,9 +104,9 @@ class Hub:
 
     def start(self) -> None:
         loops: tuple[Coroutine[object, object, None], ...] = (
-            self._keep(self._follow_agents), self._keep(self._follow_events),
-            self._keep(self._follow_todo), self._beat(), self._tell_changes(),
-            self._tell_events(),
+            self._keep(_AGENTS, self._follow_agents), self._keep(_EVENTS, self._follow_events),
+            self._keep(_TODO, self._follow_todo), self._repeat(self._beat),
+            self._repeat(self._tell_changes), self._repeat(self._tell_events),
         )  # fmt: skip
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
@@ -162,8 +167,13 @@ class Hub:
         for stream in list(self.streams):
             stream.offer(frame)
 
+    @property
+    def _is_live(self) -> bool:
+        """Whether the pages show what is so now."""
+        return self._followed >= _NEEDED
+
     async def _keep(
-        self, follow: Callable[[BrowserLogin], Coroutine[object, object, None]]
+        self, name: str, follow: Callable[[BrowserLogin], Coroutine[object, object, None]]
     ) -> None:
         """Run `follow` on behalf of one login; switch to another login when that one ends."""
         while True:
@@ -172,9 +182,22 @@ class Hub:
                 if login is not None:
                     await follow(login)
             except HiveError as error:
-                log.debug("Cannot follow hived: %s", error)
-            self._is_live = False
+                log.debug("Cannot follow %s: %s", name, error)
+            except Exception:
+                log.exception("Cannot follow %s", name)
+                self._followed.discard(name)
+                await asyncio.sleep(self.fault_pause)
+            self._followed.discard(name)
             await self._pause(login)
+
+    async def _repeat(self, loop: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run a loop that has no end; after a fault it begins anew."""
+        while True:
+            try:
+                await loop()
+            except Exception:
+                log.exception("Cannot tell the pages what has changed")
+                await asyncio.sleep(self.fault_pause)
 
     async def _pause(self, login: BrowserLogin | None) -> None:
         wake = self._wake
@@ -194,7 +217,7 @@ class Hub:
             connection.close()
 
     def _apply(self, page: Message) -> None:
-        self._is_live = True
+        self._followed.add(_AGENTS)
         changed, moved = self.agents.apply(page)
         if self.agents.is_whole:
             self._filled.set()
@@ -275,6 +298,7 @@ class Hub:
             order = list(items)
             self._publish("attention", {"order": order, "rows": changed, "waiting": self.waiting})
         self._items = items
+        self._followed.add(_TODO)
 
     @property
     def lag(self) -> float:
