@@ -30,10 +30,11 @@ F = TypeVar("F", bound=DatedFact)
 
 @dataclass(slots=True)
 class EventHistory(ABC, Generic[F]):
-    """`first`: all events from this number on are here."""
+    """`first`: all events from this number on are here; `first_time`: when the oldest one was."""
 
     facts: deque[F] = field(default_factory=deque)
     first: int | None = None
+    first_time: float | None = None
     newest: int = 0
 
     @abstractmethod
@@ -47,18 +48,20 @@ class EventHistory(ABC, Generic[F]):
             return False
         if self.first is None or not (is_adjacent or event_seq(fresh[0]) == self.newest + 1):
             self.facts.clear()
-            self.first = event_seq(fresh[0])
+            self.first, self.first_time = event_seq(fresh[0]), _event_time(fresh[0])
         self.newest = event_seq(fresh[-1])
         facts = [fact for event in fresh for fact in self.read(event)]
         self.facts.extend(facts)
         while len(self.facts) > FACTS_MOST:
-            self.first = self.facts.popleft().seq + 1
+            left_out = self.facts.popleft()
+            self.first, self.first_time = left_out.seq + 1, left_out.time
         return bool(facts)
 
     def prepend(self, events: Sequence[Event], first: int) -> None:
         """Add the events before those that are here, the newest first."""
         for event in events:
             self.facts.extendleft(reversed(list(self.read(event))))
+            self.first_time = _event_time(event)
         self.first = first
 
     def reaches(self, start: float) -> bool:
@@ -80,6 +83,11 @@ class EventHistory(ABC, Generic[F]):
     def oldest(self) -> float | None:
         """The time of the oldest fact; None where there is none."""
         return self.facts[0].time if self.facts else None
+
+
+def _event_time(event: Event) -> float | None:
+    time = event.get("time")
+    return time if isinstance(time, int | float) else None
 
 
 def event_seq(event: Event) -> int:

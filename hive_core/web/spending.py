@@ -54,6 +54,13 @@ class Spending(EventHistory[Use]):
                 int(_number(values, "cost")), is_model,
             )  # fmt: skip
 
+    @override
+    def reaches(self, start: float) -> bool:
+        """A use is one event, so an older event of any kind is enough."""
+        if self.first_time is not None and self.first_time < start:
+            return True
+        return EventHistory.reaches(self, start)
+
     def calls_of(self, agent: str, start: float, end: float) -> list[Use]:
         """The calls of models of an agent after `start`, until `end`."""
         return [

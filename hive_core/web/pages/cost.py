@@ -49,8 +49,11 @@ async def _draw(visit: Visit, name: str) -> Response:
     by = visit.query.get("by", "agent")
     by = by if by in GROUPS else "agent"
     reply = await visit.read("get_usage", by=GROUPS[by])
+    budgets, spending = await _budget_rows(visit, reply), visit.web.hub.spending
+    is_whole_hour = spending.reaches(visit.web.clock() - HOUR)
     return visit.page(
-        name, "Cost", by=by, groups=tuple(GROUPS), budgets=await _budget_rows(visit, reply),
+        name, "Cost", by=by, groups=tuple(GROUPS), budgets=budgets,
+        uncounted=None if is_whole_hour else spending.first_time, is_full=spending.is_full,
         currency=reply["currency"], is_whole=reply["whole"],
         rows=tabulate_usage(reply, by_key=by == "day"),
         titles=await _titles(visit) if by == "task" else {},
