@@ -288,8 +288,12 @@ def _fault_page(visit: Visit, status: int, reason: str) -> Response:
 
 
 def _unknown_login(scope: Scope, request: Request) -> Response:
-    """The browser withheld the cookie because another site linked here: load the page again."""
-    if request.path in ("/live", "/badge") or request.method == "POST":
+    """The browser withheld the cookie because another site linked here: load the page again.
+
+    A script gets no login page, which it would show in place of rows.
+    """
+    is_script = guard.single_header(scope["headers"], b"sec-fetch-dest") == "empty"
+    if is_script or request.path in ("/live", "/badge") or request.method == "POST":
         return _text(401, "cannot serve this: log in first")
     if guard.single_header(scope["headers"], b"sec-fetch-site") == "cross-site":
         return html_response(_RELOAD, request)

@@ -223,10 +223,14 @@ async function badge() {
 document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
 addEventListener("pagehide", close);
 setInterval(badge, BADGE);
-setInterval(() => {
+// A browser never opens a stream again that was answered with a fault, as while hived starts. Without a login there is none.
+setInterval(async () => {
   if (!source || Date.now() - heard <= QUIET) return;
   banner("No news for 5 seconds: the rows may be old.");
-  // A browser never opens a stream again that was answered with a fault, as while hived starts.
-  if (source.readyState === EventSource.CLOSED) { close(); open(); }
+  if (source.readyState !== EventSource.CLOSED) return;
+  close();
+  const { status } = await fetch("/badge").catch(Response.error);
+  if (status === 401) banner("This login has ended: load the page to log in again.");
+  else if (!document.hidden) open();
 }, 1000);
 if (!document.hidden) open();
