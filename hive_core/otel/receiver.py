@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -18,6 +19,8 @@ from hive_core.services.retries import retry_after
 
 log = logging.getLogger(__name__)
 TIMEOUT: Final = 20.0
+_ANSWER_MOST: Final = 64 * 1024
+_WAIT_MOST: Final = 3600.0  # that a receiver may ask for: events are pruned some day
 _FIRST_REDIRECT: Final = 300
 _TOO_LARGE: Final = 413
 _RETRYABLE: Final = frozenset({408, 429, 502, 503, 504})
@@ -49,20 +52,33 @@ class OtlpReceiver:
         body = json.dumps(request, separators=(",", ":")).encode()
         sent = {"Content-Type": "application/json", **self.headers}
         try:
-            response = await self.client.post(
-                self.url, content=body, headers=sent, timeout=TIMEOUT, follow_redirects=False
-            )
+            async with (
+                asyncio.timeout(TIMEOUT),
+                self.client.stream("POST", self.url, content=body, headers=sent, timeout=TIMEOUT,
+                                   follow_redirects=False) as response,
+            ):  # fmt: skip
+                answer = await _read_beginning(response)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             return Unsent(f"{type(error).__name__}: {error}")
         status = response.status_code
         if status == _TOO_LARGE and len(spans) > 1:
             return await self._send_halves(spans)
         after = retry_after(response.headers.get("retry-after"), time.time())
-        return _outcome(status, after, response.content, len(spans))
+        return _outcome(status, min(after, _WAIT_MOST), answer, len(spans))
 
     async def _send_halves(self, spans: Sequence[Span]) -> Unsent | None:
         half = len(spans) // 2
         return await self.send(spans[:half]) or await self.send(spans[half:])
+
+
+async def _read_beginning(response: httpx2.Response) -> bytes:
+    """What a receiver answers, which is short; a longer answer is not read to its end."""
+    answer = b""
+    async for part in response.aiter_bytes():
+        answer += part
+        if len(answer) > _ANSWER_MOST:
+            break
+    return answer
 
 
 def _outcome(status: int, after: float, body: bytes, count: int) -> Unsent | None:

@@ -174,6 +174,7 @@ hive-web serves `POST /api/v1/OPERATION` with the parameters as a JSON object, a
     curl -sS http://localhost:4483/api/v1/list_agents -d '{}' \\
       -H 'Content-Type: application/json' -H "Authorization: Bearer $TOKEN"
 
+- A body has at most 128 KiB; a longer one is refused with 413, one of another type with 415.
 - An error is `{"error", "reason", ...}` with the status of the table below.
 - An operation that streams does so with `Accept: application/jsonl` or `text/event-stream`: one
   reply a line, or an event. Otherwise it returns its first page.
@@ -182,8 +183,8 @@ hive-web serves `POST /api/v1/OPERATION` with the parameters as a JSON object, a
   which numbers were pruned.
 - `GET /metrics` has the metrics of `hive metrics`, and `hive_web_streams` and
   `hive_web_lag_seconds`, for Prometheus.
-- A token has 20 requests a second, 60 in a burst, and 4 streams. It may do nothing that takes a
-  second confirmation.
+- A token has 20 requests a second, 60 in a burst, 16 calls at once, and 4 of them as streams. It may
+  do nothing that takes a second confirmation.
 """
 
 
