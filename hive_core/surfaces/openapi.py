@@ -183,8 +183,8 @@ hive-web serves `POST /api/v1/OPERATION` with the parameters as a JSON object, a
   which numbers were pruned.
 - `GET /metrics` has the metrics of `hive metrics`, and `hive_web_streams` and
   `hive_web_lag_seconds`, for Prometheus.
-- A token has 20 requests a second, 60 in a burst, 16 calls at once, and 4 of them as streams. It may
-  do nothing that takes a second confirmation.
+- A token has 20 requests a second, 60 in a burst, 16 calls at once, and 4 of them as streams. It
+  may do nothing that takes a second confirmation.
 """
 
 
