@@ -80,9 +80,6 @@ class Notifier:
         The second value is the place in the log behind them.
         """
         try:
-            if not self._has_reported:
-                await self.source.report(self.faults)
-                self._has_reported = True
             events, cursor = await self.source.events(self.state.cursor)
             now = self.now()
             if cursor != self.state.cursor or not 0 <= now - self._looked < LOOK_EVERY:
@@ -91,7 +88,18 @@ class Notifier:
         except HiveError as error:
             log.warning("Cannot ask hived: %s", error)
             return [], self.state.cursor
+        await self._report_faults()
         return [item for event in events if (item := event_item(event)) is not None], cursor
+
+    async def _report_faults(self) -> None:
+        """Tell hived once which routes cannot be used; where it refuses, the others still send."""
+        if self._has_reported:
+            return
+        try:
+            await self.source.report(self.faults)
+            self._has_reported = True
+        except HiveError as error:
+            log.warning("Cannot tell hived which routes cannot be used: %s", error)
 
     async def _decide(self, happened: list[NoticeItem], cursor: str | None) -> None:
         """Queue what is due, with the place in the log: notices may be sent meanwhile."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from hive_core.errors import Unreachable
+from hive_core.errors import NotAllowed, Unreachable
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.deliveries import (
     Delivered,
@@ -45,7 +45,7 @@ class MemorySource:
         return list(self.waiting)
 
     async def report(self, faults: Mapping[str, str]) -> None:
-        assert faults == {}
+        raise NotAllowed(f"cannot note routes: {sorted(faults)}")
 
     async def events(self, after: str | None) -> tuple[list[Mapping[str, object]], str]:
         if self.is_silent:
