@@ -76,12 +76,9 @@ GONE = ("FileNotFoundError", "ConnectionRefusedError")
 
 
 def prepare_clone_host(shared_host: SharedHost) -> HiveHost:
-    """The host with its models, which answer by the rules as they are now."""
-    made = shared_host.prepare("clones", SETTINGS)
-    made.run("sh", "-c", "cat >/etc/hive/models.toml", text=MODELS)
-    made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES.read_text())
-    made.run("systemctl", "reload", "hived.service", "hive-model.service")
-    return made
+    """The host with its models, which answer by the rules."""
+    files = {"models.toml": MODELS, "rules.toml": RULES.read_text()}
+    return shared_host.prepare("clones", SETTINGS, files=files)
 
 
 def need_runtime() -> None:

@@ -81,6 +81,7 @@ class HiveHost:
     """The commands and calls of the operator on this host."""
 
     lab: Lab
+    began: int = 0  # the last event before the test file that uses it now
     _agent_connections: dict[str, AgentConnection] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -239,6 +240,16 @@ class HiveHost:
     def events(self, **last: int | str) -> list[dict[str, Any]]:
         result: list[dict[str, Any]] = self.call("ListEvents", **last)["events"]
         return result
+
+    def own_events(self) -> list[dict[str, Any]]:
+        """All events since this test file began."""
+        rows: list[dict[str, Any]] = []
+        after: str | None = str(self.began)
+        while after is not None:
+            page = self.call("ListEvents", after=after, limit=1000)
+            rows += page["events"]
+            after = page["next"]
+        return rows
 
     def tree(self) -> dict[str, str | None]:
         """name -> parent."""

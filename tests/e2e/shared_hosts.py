@@ -8,6 +8,7 @@ root agent alone and with its own settings; what the files before it left in the
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
 
@@ -38,8 +39,8 @@ FILES: Final = {
         "test_attack_59",
     ),
     "clones": (
-        "test_rows_subagents", "test_rows_clones", "test_rows_sessions", "test_rows_queens",
-        "test_cli_runtimes",
+        "test_rows_pipelines", "test_rows_skills", "test_rows_subagents", "test_rows_clones",
+        "test_rows_sessions", "test_rows_queens", "test_cli_runtimes",
     ),
     "chaos": ("chaos/test_agents", "chaos/test_bus", "chaos/test_disk", "chaos/test_reboot"),
     "privd": (  # a root helper without hived (privdhost.py)
@@ -74,15 +75,26 @@ class SharedHost:
 
     def __init__(self) -> None:
         self.name = ""
-        self._settings = ""
+        self._written: dict[str, str] = {}  # files of /etc/hive, as the daemons have read them
         self._host: HiveHost | None = None
 
-    def prepare(self, name: str, settings: str = "") -> HiveHost:
-        """The host of this name with the root agent alone and these settings."""
-        if self._host is None or self.name != name or not self._is_reset(self._host, settings):
+    def prepare(
+        self,
+        name: str,
+        settings: str = "",
+        *,
+        files: Mapping[str, str] | None = None,
+    ) -> HiveHost:
+        """The host of this name with the root agent alone, these settings and files of /etc/hive.
+
+        Files that a test file before this one wrote in this way are gone.
+        """
+        wanted = {**(files or {}), **({"hive.toml": settings} if settings else {})}
+        if self._host is None or self.name != name or not self._is_reset(self._host, wanted):
             self.close()
-            self._host = self._make(settings)
+            self._host = self._make(wanted)
             self.name = name
+        self._host.began = self._host.events(last=1)[0]["seq"]
         return self._host
 
     def close(self) -> None:
@@ -91,27 +103,42 @@ class SharedHost:
             self._host.lab.stop()
             self._host = None
 
-    def _make(self, settings: str) -> HiveHost:
+    def _make(self, wanted: Mapping[str, str]) -> HiveHost:
         host = HiveHost(Lab().start())
         try:
-            if settings:
-                host.settings(settings)
+            self._written = {}
+            self._write(host, wanted)
             host.setup()
         except BaseException:
             host.lab.stop()
             raise
-        self._settings = settings
         return host
 
-    def _is_reset(self, host: HiveHost, settings: str) -> bool:
+    def _write(self, host: HiveHost, wanted: Mapping[str, str]) -> None:
+        for file in self._written.keys() - wanted.keys():
+            host.lab.path(f"/etc/hive/{file}").unlink()
+        for file, text in wanted.items():
+            path = host.lab.path(f"/etc/hive/{file}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self._written = dict(wanted)
+
+    def _is_reset(self, host: HiveHost, wanted: Mapping[str, str]) -> bool:
         """Remove the agents of the file before; False where a failed test left what cannot go."""
         try:
             host.close_connections()
-            host.prune({"root": None})
-            if settings != self._settings:  # which may name agents that the daemon creates
-                host.settings(settings)
-                host.restart()
-                self._settings = settings
+            root = {"root": None} if "root" in host.tree() else {}
+            host.prune(root)
+            if wanted != self._written:
+                self._replace(host, wanted)
         except (AssertionError, OSError, LabError, subprocess.SubprocessError):
             return False
         return True
+
+    def _replace(self, host: HiveHost, wanted: Mapping[str, str]) -> None:
+        """Have other settings in force. What only those before keep alive goes with them."""
+        left = host.tree().keys() - {"root"}
+        self._write(host, wanted)
+        host.restart()
+        host.run("systemctl", "try-reload-or-restart", "hive-model.service")
+        host.prune({name: parent for name, parent in host.tree().items() if name not in left})

@@ -92,7 +92,7 @@ def test_its_user_calls_models_by_the_port_and_is_metered(host: HiveHost) -> Non
     """The key in the container is the word `hive`, which opens nothing."""
     said = host.inside("cody", *AS_TOOL, "/usr/bin/python3", "-Ic", POST)
     assert said == "200 well\n"
-    calls = [row["fields"] for row in host.events(limit=1000)
+    calls = [row["fields"] for row in host.own_events()
              if row["kind"] == "model" and row["caller"] == "cody"]  # fmt: skip
     assert [(call["model"], call["tokens_in"]) for call in calls] == [("writer", 100)]
 
@@ -110,7 +110,7 @@ def test_its_gate_denies_while_a_plan_waits_and_passes_what_is_granted(host: Hiv
     assert not host.call("ApprovePlan", task=task, plan=plan).error
     assert gate(host, "begin", task)["status"] == "allow"
     assert gate(host, "end", task)["status"] == "0"
-    uses = [(row["operation"], row["allowed"]) for row in host.events(limit=1000)
+    uses = [(row["operation"], row["allowed"]) for row in host.own_events()
             if row["caller"] == "cody" and row["operation"].endswith("_tool")]  # fmt: skip
     assert uses == [
         ("use_tool", False),

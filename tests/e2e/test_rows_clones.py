@@ -38,7 +38,7 @@ def host(shared_host: SharedHost) -> HiveHost:
 
 def subagent_events(host: HiveHost, agent: str) -> list[dict[str, Any]]:
     """What the log has of the sub-agents of an agent: opened, closed."""
-    rows = [row for row in host.events(limit=1000) if row["kind"] == "subagent"]
+    rows = [row for row in host.own_events() if row["kind"] == "subagent"]
     own = {row["fields"]["sub"] for row in rows if row["caller"] == agent}
     return [row["fields"] for row in rows if row["fields"]["sub"] in own]
 
@@ -61,7 +61,7 @@ def test_a_session_forks_a_clone_which_runs_as_its_own_user(host: HiveHost) -> N
         assert metadata["provider"]
         assert metadata["latency_ms"] > 0
         assert metadata["usage"]["output_tokens"] > 0
-    used = [row for row in host.events(limit=1000) if row["operation"] == "use_tool"]
+    used = [row for row in host.own_events() if row["operation"] == "use_tool"]
     assert used[-1]["fields"]["sub"] == opened["sub"]
     assert host.inside("bob", "ls", "/run/hive/sub") == ""
     assert host.inside("bob", "ls", "/agents/bob/state/sub") == ""
@@ -76,7 +76,7 @@ def test_the_first_request_of_a_clone_begins_as_the_next_one_of_its_parent(host:
 
     hive-model measures it: the prefix of a request is all of it but the last message.
     """
-    calls = [row["fields"] for row in host.events(limit=1000)
+    calls = [row["fields"] for row in host.own_events()
              if row["kind"] == "model" and row["caller"] == "bob"]  # fmt: skip
     first, clone, after, parent = calls
     assert [bool(call.get("sub")) for call in calls] == [False, True, True, False]

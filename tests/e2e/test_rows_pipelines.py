@@ -9,13 +9,13 @@ import base64
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.clone_host import SETTINGS as CLONE_SETTINGS
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab("slow")
 
@@ -61,17 +61,12 @@ SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS)
-    made.run(
-        "sh", "-c", "cat >/etc/hive/rules.toml", text=(FIXTURES / "pipelines.toml").read_text()
-    )
-    rounds = COUNTS + (FIXTURES / "rounds.toml").read_text()
-    made.run("sh", "-c", "cat >/etc/hive/rounds.toml", text=rounds)
-    made.setup()
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    files = {
+        "models.toml": MODELS, "rules.toml": (FIXTURES / "pipelines.toml").read_text(),
+        "rounds.toml": COUNTS + (FIXTURES / "rounds.toml").read_text(),
+    }  # fmt: skip
+    return shared_host.prepare("clones", CLONE_SETTINGS, files=files)
 
 
 def create(host: HiveHost, name: str, **more: object) -> None:
@@ -103,8 +98,7 @@ def turns(host: HiveHost, agent: str) -> list[str]:
 
 
 def operations(host: HiveHost, name: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = host.call("ListEvents", limit=1000)["events"]
-    return [row for row in rows if row["operation"] == name]
+    return [row for row in host.own_events() if row["operation"] == name]
 
 
 def check_tokens(host: HiveHost, *agents: str) -> None:

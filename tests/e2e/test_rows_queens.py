@@ -56,7 +56,7 @@ def tools_in(host: HiveHost, phase: QueenPhase) -> set[str]:
 def test_a_queen_has_the_persona_that_the_operator_gave_her(host: HiveHost) -> None:
     """Q13, Q53, Q54: before the prompt of the phase independent, whose end is the workspace."""
     host.hive("phase", "persona", PERSONA, "--reason", "people know her")
-    (event,) = [row for row in host.events(limit=1000) if row["operation"] == "set_persona"]
+    (event,) = [row for row in host.own_events() if row["operation"] == "set_persona"]
     assert event["fields"]["reason"] == "people know her"
     text = render(host, "queen")
     assert text.startswith(f"<persona>\n{PERSONA}\n</persona>\n")
@@ -106,7 +106,7 @@ def test_a_colony_has_tools_of_a_worker_and_nothing_that_is_the_queens_alone(
     """Q15: both sides say where it comes from; the persona stays with the queen."""
     for view in (host.call("GetColony", agent="heir"), host.ask("heir", "GetColony", agent="heir")):
         assert (view["queen"], view["conversation"], view["skill"]) == ("queen", "main", "bees")
-    (event,) = [row for row in host.events(limit=1000) if row["operation"] == "create_colony"]
+    (event,) = [row for row in host.own_events() if row["operation"] == "create_colony"]
     assert event["fields"]["turn"] == host.call("GetColony", agent="heir")["turn"]
     tools = toolset(host, "heir")
     assert {"bash", "read", "finish_task"} <= set(tools)
@@ -152,7 +152,7 @@ def test_each_phase_has_its_tools_and_the_daemon_refuses_the_others(host: HiveHo
     assert seen == {phase: known & row.tools for phase, row in PHASES.items()}
     host.hive("phase", "stop")
     assert host.call("GetPhase")["phase"] == "staging"
-    refusals = [(row["operation"], row["rule"]) for row in host.events(limit=1000)
+    refusals = [(row["operation"], row["rule"]) for row in host.own_events()
                 if row["caller"] == "queen" and row["kind"] == "refusal"]  # fmt: skip
     assert refusals == [
         ("stop_worker", "phase"), ("assign_task", "phase"), ("use_tool", "tools"),

@@ -86,14 +86,14 @@ def test_a_session_calls_an_mcp_server_of_its_own_as_the_user_of_its_tools(
 ) -> None:
     """Row Q46: an approved server in a real container."""
     assert run_turn(host, eve, "use the server").startswith("my server had uid 1000 with HOME LANG")
-    used = [row for row in host.events(limit=1000) if row["operation"] == "use_tool"]
+    used = [row for row in host.own_events() if row["operation"] == "use_tool"]
     assert used[-1]["fields"]["argument"] == "own whoami"
 
 
 def test_a_sub_agent_has_its_session_start_the_one_that_it_opened(host: HiveHost, eve: str) -> None:
     """Z4, Z14, H29: each has a user and a network of its own, and reads nothing of the other."""
     said = run_turn(host, eve, "fork twice")
-    events = [event["fields"] for event in host.events(limit=1000)
+    events = [event["fields"] for event in host.own_events()
               if event["fields"].get("sub_name") in ("outer", "inner")]  # fmt: skip
     outer, inner = events[0], events[1]
     assert (outer["depth"], inner["depth"], inner["opener"]) == (1, 2, outer["sub"])
@@ -103,7 +103,7 @@ def test_a_sub_agent_has_its_session_start_the_one_that_it_opened(host: HiveHost
         (inner["sub"], "success"), (outer["sub"], "success"),
     ]  # fmt: skip
     tried = [(event["fields"]["sub"], event["fields"]["host"], event["rule"])
-             for event in host.events(limit=1000) if event["kind"] == "egress"]  # fmt: skip
+             for event in host.own_events() if event["kind"] == "egress"]  # fmt: skip
     assert sorted(tried) == [
         (outer["sub"], "here.example.org", "address"),
         (outer["sub"], "other.example.org", "allow-list"),
@@ -125,7 +125,7 @@ def test_a_fork_that_the_configuration_forbids_is_refused_with_the_key(
 
 def forks(host: HiveHost) -> list[dict[str, Any]]:
     """What the log has of sub-agents that were opened."""
-    return [row for row in host.events(limit=1000) if row["operation"] == "open_subagent"]
+    return [row for row in host.own_events() if row["operation"] == "open_subagent"]
 
 
 def test_a_session_reflects_on_a_turn_and_begins_the_next_one_with_the_memory(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from e2e.clone_host import SETTINGS as CLONE_SETTINGS
+from e2e.clone_host import need_runtime
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
-from environments import environment_of
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -51,29 +51,23 @@ description: About {name}.
 {head}---
 Look first.
 """
-INSTALL = "mkdir -p {folder}/{name}; cat >{folder}/{name}/SKILL.md"
 
 
-def install(host: HiveHost, folder: str, name: str, head: str = "") -> None:
-    text = SKILL.format(name=name, head=head)
-    host.run("sh", "-ec", INSTALL.format(folder=folder, name=name), text=text)
+def skill(name: str, head: str = "") -> str:
+    return SKILL.format(name=name, head=head)
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    if environment_of("runtime") is None:
-        pytest.skip("what sessions import could not be fetched")
-    made = HiveHost(lab)
-    made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS)
-    made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES)
-    install(made, "/etc/hive/skills", "bees", "allowed-tools: Read, Grep\n")
-    install(made, "/etc/hive/skills", "queens", "roles: [queen]\n")
-    made.setup()
-    made.restart()
+def host(shared_host: SharedHost) -> HiveHost:
+    need_runtime()
+    files = {
+        "models.toml": MODELS, "rules.toml": RULES,
+        "skills/bees/SKILL.md": skill("bees", "allowed-tools: Read, Grep\n"),
+        "skills/queens/SKILL.md": skill("queens", "roles: [queen]\n"),
+    }  # fmt: skip
+    made = shared_host.prepare("clones", CLONE_SETTINGS, files=files)
     made.grow(ann={"role": "worker", "parent": "root", "runtime": "builtin"})
-    made.wait("running", "ann")
-    yield made
-    made.close_connections()
+    return made
 
 
 def run_turn(host: HiveHost, text: str) -> str:
@@ -91,7 +85,7 @@ def run_turn(host: HiveHost, text: str) -> str:
 
 def test_a_skill_of_the_host_reaches_those_that_see_it_and_takes_tools_away(host: HiveHost) -> None:
     """Q47: and one that stands in the workspace or the home is nobody's."""
-    foreign = SKILL.format(name="foreign", head="")
+    foreign = skill("foreign")
     for folder in ("work/skills", "work/.claude/skills", "home/.claude/skills"):
         place = f"/agents/ann/state/{folder}/foreign"
         write = f'mkdir -p {place}; printf %s "$1" >{place}/SKILL.md'
@@ -110,7 +104,8 @@ def test_a_skill_of_the_host_reaches_those_that_see_it_and_takes_tools_away(host
 
 def test_a_skill_with_a_fault_stops_a_reload_and_changes_nothing(host: HiveHost) -> None:
     """Q47: the daemon says which file it is."""
-    host.run("sh", "-ec", INSTALL.format(folder="/etc/hive/skills", name="bad"), text="no head")
+    bad = "mkdir -p /etc/hive/skills/bad; cat >/etc/hive/skills/bad/SKILL.md"
+    host.run("sh", "-ec", bad, text="no head")
     host.run("systemctl", "reload", "hived", check=False)
     host.until(
         lambda: "bad/SKILL.md has no front matter" in host.run("journalctl", "-u", "hived").stdout,

@@ -66,7 +66,7 @@ def test_each_uid_has_its_own_sockets_and_no_others(host: HiveHost) -> None:
         assert served == [number // 2 == owner for number in range(6)], (uid, answers)
     mine = attempt(host, "ann", one["uid"], (one["broker_socket"], *WHO))[0]["parameters"]
     assert (mine["name"], mine["subagent"]) == ("ann", one["id"])
-    refused = [event for event in host.events(limit=1000) if event["operation"] == "connect"]
+    refused = [event for event in host.own_events() if event["operation"] == "connect"]
     assert {event["fields"].get("sub") for event in refused} >= {None, one["id"], two["id"]}
     close_all(host)
 
@@ -208,6 +208,6 @@ def test_it_ends_at_its_deadline_and_with_the_daemon(host: HiveHost) -> None:
         assert set(attempt(host, "ann", left["uid"], *both)) <= set(GONE)
         assert sub_rows(host) == []
         assert host.inside("ann", "ls", "/run/hive/sub", check=False) == ""
-    whys = [event["fields"].get("why") for event in host.events(limit=1000)]
+    whys = [event["fields"].get("why") for event in host.own_events()]
     assert whys.count("the daemon was restarted") == 2
     assert "its deadline has passed" in whys
