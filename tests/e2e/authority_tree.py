@@ -14,10 +14,6 @@ TREE: dict[str, str | None] = {
 LIFECYCLE = ("Start", "Stop", "Restart", "Kill", "Update")
 
 
-# Every refusal is recorded here, however many of these tests a machine runs in one minute.
-SETTINGS = '[limits]\nrefusals_kept = 100000\n[log]\njournal = "all"\n'
-
-
 CHATTY = "echo a line of cid; echo second line >&2; while read -r x; do :; done; exec sleep 1000"
 
 
@@ -43,13 +39,15 @@ def events_of_request(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if event["caller"] != "daemon"]
 
 
+AGENTS: dict[str, dict[str, object]] = {
+    "lead": {"parent": "root", "role": "lead"}, "rival": {"parent": "root", "role": "lead"},
+    "island": {"parent": ""}, "ann": {"parent": "lead", "role": "lead"},
+    "ben": {"parent": "lead", "role": "worker"},
+    "cid": {"parent": "ann", "role": "worker", "command": ["sh", "-c", CHATTY]},
+    "tom": {"parent": "ann", "role": "task"},
+}  # fmt: skip
+
+
 def make_authority_host(shared: SharedHost) -> HiveHost:
     """A host on which the whole tree runs."""
-    made = shared.prepare("tree", SETTINGS)
-    made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
-    made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "worker"})
-    made.grow(
-        cid={"parent": "ann", "role": "worker", "command": ["sh", "-c", CHATTY]},
-        tom={"parent": "ann", "role": "task"},
-    )
-    return made
+    return shared.prepare("tree", agents=AGENTS)

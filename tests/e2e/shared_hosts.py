@@ -2,7 +2,7 @@
 
 A new host costs two and a half seconds of processor before its first agent. The files of one name
 run in one process (tests/conftest.py), in the order in which they stand here. Each begins with the
-root agent alone and with its own settings; what the files before it left in the ledger is there.
+root agent alone and with its settings; what the files before it left in the ledger is there.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from e2e.labhost import Lab, LabError
 
 FILES: Final = {
     "tree": (
-        "test_rows_tree", "test_rows_views", "test_move_live", "test_rows_authority",
-        "test_rows_roles", "test_rows_audit", "test_jobs_that_fail",
+        "test_rows_tree", "test_rows_views", "test_rows_authority", "test_rows_audit",
+        "test_rows_roles", "test_move_live", "test_jobs_that_fail",
     ),
     "wire": ("test_rows_clients", "test_rows_wire", "test_cli_serve", "test_notify"),
     "models": (
         "test_models_host", "test_egress", "test_model_sockets", "test_attacks_data",
         "test_destroy_many", "test_daemon_life",
     ),
-    "runs": ("test_rows_kill", "test_rows_machines"),
-    "work": ("test_rows_tasks", "test_rows_interrupted", "test_rows_lives"),
+    "work": (
+        "test_rows_settings", "test_rows_kill", "test_rows_machines", "test_rows_tasks",
+        "test_rows_interrupted", "test_rows_lives",
+    ),
     "mail": (
-        "test_rows_mail", "test_rows_questions", "test_rows_budgets", "test_rows_triggers",
-        "test_rows_keeping",
+        "test_rows_keeping", "test_rows_mail", "test_rows_questions", "test_rows_budgets",
+        "test_rows_triggers",
     ),
     "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
     "plans": ("test_rows_recovery", "test_rows_plans"),
@@ -50,6 +52,30 @@ FILES: Final = {
         "test_privd_stores", "test_privd_in_time", "test_privd_attacks_races",
     ),
 }  # fmt: skip
+# What files have set together: a daemon that is started again for other settings costs a second.
+GRACE: Final = 3  # seconds
+REAP: Final = 4
+SETTINGS: Final = {
+    # Every refusal is recorded, however many of these tests a machine runs in one minute.
+    "tree": '[limits]\nrefusals_kept = 100000\n[log]\njournal = "all"\n',
+    "work": f"[tasks]\ngrace = {GRACE}\n[back_off]\nfirst = 0.2\n[life]\nreap = {REAP}\n",
+    "mail": """
+[limits]
+inbox_count = 1000
+[queues]
+copies = "low"
+[talk]
+open = 3
+critical = 1.5
+[budgets]
+stop = 1
+[triggers]
+webhooks = true
+[tasks]
+deadline = 600
+""",
+}
+Agents = Mapping[str, dict[str, object]]
 _NAMES: Final = {file: name for name, files in FILES.items() for file in files}
 _PLACES: Final = {file: number for number, file in enumerate(_NAMES)}
 
@@ -76,24 +102,36 @@ class SharedHost:
     def __init__(self) -> None:
         self.name = ""
         self._written: dict[str, str] = {}  # files of /etc/hive, as the daemons have read them
+        self._agents: Agents = {}
         self._host: HiveHost | None = None
 
     def prepare(
         self,
         name: str,
-        settings: str = "",
+        settings: str | None = None,
         *,
         files: Mapping[str, str] | None = None,
+        agents: Agents | None = None,
     ) -> HiveHost:
-        """The host of this name with the root agent alone, these settings and files of /etc/hive.
+        """The host of this name with the root agent, these agents, settings and files of /etc/hive.
 
-        Files that a test file before this one wrote in this way are gone.
+        The agents stay as they are where the test file before had the same. The settings are
+        those that its files have together, unless others are given. Files of the test file before
+        are gone.
         """
+        if settings is None:
+            settings = SETTINGS.get(name, "")
         wanted = {**(files or {}), **({"hive.toml": settings} if settings else {})}
-        if self._host is None or self.name != name or not self._is_reset(self._host, wanted):
+        kept = agents if agents and agents == self._agents else {}
+        if self._host is None or self.name != name or not self._is_reset(self._host, wanted, kept):
             self.close()
             self._host = self._make(wanted)
             self.name = name
+        self._agents = agents or {}
+        there = self._host.tree()
+        missing = {each: words for each, words in self._agents.items() if each not in there}
+        if missing:
+            self._host.grow(**missing)
         self._host.began = self._host.events(last=1)[0]["seq"]
         return self._host
 
@@ -123,12 +161,13 @@ class SharedHost:
             path.write_text(text)
         self._written = dict(wanted)
 
-    def _is_reset(self, host: HiveHost, wanted: Mapping[str, str]) -> bool:
+    def _is_reset(self, host: HiveHost, wanted: Mapping[str, str], kept: Agents) -> bool:
         """Remove the agents of the file before; False where a failed test left what cannot go."""
         try:
             host.close_connections()
-            root = {"root": None} if "root" in host.tree() else {}
-            host.prune(root)
+            parents = {"root": None, **{name: words["parent"] for name, words in kept.items()}}
+            tree = host.tree()
+            host.prune({name: tree[name] for name in tree if parents.get(name, "-") == tree[name]})
             if wanted != self._written:
                 self._replace(host, wanted)
         except (AssertionError, OSError, LabError, subprocess.SubprocessError):

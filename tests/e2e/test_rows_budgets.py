@@ -10,14 +10,13 @@ from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
-SETTINGS = "[budgets]\nstop = 1\n"
 BURN = ("/usr/bin/python3", "-c", "import time\nwhile time.process_time() < 0.1: pass")
 SUBTREE = {"memory_max": 512 << 20, "tasks_max": 200}
 
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("mail", SETTINGS)
+    made = shared_host.prepare("mail")
     made.grow(boss={"role": "lead", "subtree": SUBTREE}, ann={"role": "lead"})
     made.grow(wim={"parent": "boss", "role": "worker"}, wes={"parent": "ann", "role": "worker"})
     return made
@@ -77,7 +76,7 @@ def test_an_agent_over_budget_is_warned_then_parked_and_its_payer_is_asked(host:
     host.ask("root", "Answer", question=question["id"], answers=["500"])
     assert row(host, "ann", "tokens")["left"] == 500 - 26
     assert not host.ask("ann", "AssignTask", agent="wes", description="again").error
-    kinds = [event["operation"] for event in host.events(limit=1000) if event["kind"] == "budget"]
+    kinds = [event["operation"] for event in host.own_events() if event["kind"] == "budget"]
     assert {"low", "used_up", "stopped", "filled"} <= set(kinds)
 
 
@@ -105,7 +104,7 @@ def test_a_container_is_stopped_at_the_end_of_its_time_budget_and_resumes_with_m
     result = row(host, "tim", "time")
     assert (result["agent"], result["owed"]) == ("tim", 0)
     assert 3500 < result["left"] <= 3600
-    stopped = [event for event in host.events(limit=1000) if event["operation"] == "stopped"]
+    stopped = [event for event in host.own_events() if event["operation"] == "stopped"]
     assert any("time budget of tim" in event["reason"] for event in stopped)
 
 

@@ -21,7 +21,7 @@ ONCE = "test -e /agents/{0}/state/once || {{ touch /agents/{0}/state/once; sleep
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("work", "[back_off]\nfirst = 0.2\n")
+    made = shared_host.prepare("work")
     made.grow(lead={"role": "lead"})
     session: dict[str, object] = {"parent": "lead", "command": DOES, "runtime": "builtin"}
     made.grow(again={**session, "role": "daemon"}, stays={**session, "role": "worker"})

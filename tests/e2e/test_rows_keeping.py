@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from secrets import token_hex
 
 import pytest
@@ -12,11 +13,12 @@ from e2e.shared_hosts import SharedHost
 pytestmark = pytest.mark.lab
 
 OLD = "/var/lib/hyperhive"
+ARCHIVED = 3  # seconds until what a destroyed agent leaves is deleted
 
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    return shared_host.prepare("mail", "[retention]\narchive = 3\n")
+    return shared_host.prepare("mail", f"[retention]\narchive = {ARCHIVED}\n")
 
 
 def test_an_older_install_is_taken_over_through_real_containers(host: HiveHost) -> None:
@@ -152,6 +154,25 @@ def test_no_secret_or_socket_of_a_destroyed_agent_is_left(host: HiveHost) -> Non
     assert host.run("sh", "-c", f"ls -d {places} 2>/dev/null || true").stdout == ""
     look = f"find /var/lib/hive /run/hive -xdev -name '*{uuid}*' 2>/dev/null || true"
     host.until(lambda: host.run("sh", "-c", look).stdout == "", "its time is over", 20)
+
+
+def test_expired_archives_are_deleted(host: HiveHost) -> None:
+    """H30: `gc` deletes the files inside a job and gives the uid range free."""
+    host.grow(pet="root")
+    uuid = host.uuid("pet")
+    host.inside("pet", "sh", "-c", "mkdir -p /tree/state/a/b; echo x >/tree/state/a/b/c")
+    host.call("Destroy", agent="pet", wait=20)
+    archive = f"/var/lib/hive/tree/.archive/{uuid}"
+    ends = time.monotonic() + ARCHIVED + 0.1
+    host.until(lambda: time.monotonic() > ends, "time")
+    host.hive("gc")
+    host.until(lambda: host.run("test", "-e", archive, check=False).returncode == 1, "there", 30)
+    assert uuid not in {archive["id"] for archive in host.json("restore")}
+    gone = host.run("hive", "restore", uuid, check=False)
+    assert gone.returncode in {1, 4}
+    host.until(lambda: uuid not in host.hive("gc", "--dry-run"), "left over")
+    jobs = ("systemctl", "list-units", "--plain", "--no-legend", "hive-job@*")
+    host.until(lambda: host.run(*jobs).stdout == "", "a job goes on")
 
 
 GUEST = """

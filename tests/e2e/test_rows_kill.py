@@ -82,7 +82,7 @@ def test_random_kills_lose_or_repeat_nothing_acknowledged(
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("runs")
+    made = shared_host.prepare("work")
     made.grow(ann="root", ben="root")
     made.grow(cid="ann")
     return made

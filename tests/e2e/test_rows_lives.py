@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.shared_hosts import SharedHost
+from e2e.shared_hosts import REAP, SharedHost
 
 pytestmark = pytest.mark.lab("slow")
 
 TREE: dict[str, str | None] = {"root": None, "lead": "root"}
-REAP = 4
 KEEPER = """
 trap 'hive-agent keep-snapshot "step $((n + 1))" && exit 0' TERM
 n=$(hive-agent get-snapshot | sed -n 's/.*step \\([0-9]*\\).*/\\1/p'); n=${n:-0}
@@ -23,7 +22,7 @@ echo "began at $n"; while :; do sleep 0.05; done
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("work", f"[life]\nreap = {REAP}\n")
+    made = shared_host.prepare("work")
     made.grow(lead={"role": "lead"})
     return made
 

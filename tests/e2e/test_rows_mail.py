@@ -16,17 +16,11 @@ TREE: dict[str, str | None] = {
     "root": None, "lead": "root", "ann": "lead", "ben": "lead", "other": "root", "echo": "root",
     "job": "lead",
 }  # fmt: skip
-SETTINGS = """\
-[limits]
-inbox_count = 1000
-[queues]
-copies = "low"
-"""
 
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("mail", SETTINGS)
+    made = shared_host.prepare("mail")
     echo = ["hive-agent", "serve", "--", "sh", "-c", "read -r x; echo heard $x"]
     made.grow(lead={"role": "lead"}, other={"role": "lead"}, echo={"command": echo})
     made.grow(ann={"parent": "lead"}, ben={"parent": "lead"},

@@ -31,15 +31,6 @@ path = "/etc/hive/rounds.toml"
 [models.actor]
 provider = "s"
 name = "actor-1"
-[models.circler]
-provider = "r"
-name = "circler-1"
-[models.spender]
-provider = "r"
-name = "spender-1"
-[models.learner]
-provider = "r"
-name = "learner-1"
 [models.counter]
 provider = "r"
 name = "counter-1"
@@ -91,10 +82,10 @@ def wait_for_end(host: HiveHost, id_: str) -> dict[str, Any]:
     return result
 
 
-def turns(host: HiveHost, agent: str) -> list[str]:
-    """How the turns of an agent have ended."""
+def turns(host: HiveHost, agent: str, job: str) -> list[str]:
+    """How the turns of an agent for a task have ended."""
     rows: list[dict[str, Any]] = host.call("ListTurns", agent=agent)["turns"]
-    return [row["status"] for row in rows]
+    return [row["status"] for row in rows if row["conversation"] == f"task-{job}"]
 
 
 def operations(host: HiveHost, name: str) -> list[dict[str, Any]]:
@@ -178,7 +169,7 @@ def test_an_architect_waits_for_its_plan_sleeps_and_wakes_to_revise_it(host: Hiv
     """K35."""
     create(host, "architect")
     job = assign(host, "architect", "Plan the bridge.", plan_required=True)
-    host.until(lambda: turns(host, "architect") == ["done"], "no plan", SECONDS)
+    host.until(lambda: turns(host, "architect", job) == ["done"], "no plan", SECONDS)
     assert task(host, job)["state"] == "awaiting_plan_approval"
     plan = host.call("ListPlans", task=job)["plans"][0]["plan"]
     assert not host.call("ApprovePlan", task=job, plan=plan).error
@@ -224,35 +215,46 @@ def records(host: HiveHost, agent: str, job: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_model_that_goes_round_in_circles_is_escalated_to_its_parent(host: HiveHost) -> None:
+@pytest.fixture(scope="module")
+def talker(host: HiveHost) -> str:
+    """A worker whose model has a small context."""
+    create(host, "talker", definition="worker", model="talker")
+    words = {"agent": "talker", "kind": "tokens", "amount": 1_000_000}
+    assert not host.call("AllocateBudget", **words).error
+    return "talker"
+
+
+def tool_uses(host: HiveHost, job: str) -> int:
+    """How often a tool was granted for a task."""
+    return sum(row["fields"]["task"] == job for row in operations(host, "use_tool"))
+
+
+def test_a_model_that_goes_round_in_circles_is_escalated_to_its_parent(
+    host: HiveHost, talker: str
+) -> None:
     """Q30."""
-    create(host, "circler", definition="worker", model="circler")
-    job = assign(host, "circler", "Read the book.")
+    job = assign(host, talker, "Go round.")
     host.until(lambda: operations(host, "escalate"), "it was not escalated", SECONDS)
     (row,) = operations(host, "escalate")
-    assert row["caller"] == "circler"
-    grants = [item for item in operations(host, "use_tool") if item["caller"] == "circler"]
-    assert len(grants) == 3
+    assert row["caller"] == talker
+    assert tool_uses(host, job) == 3
     host.until(
-        lambda: host.call("GetAgent", agent="circler")["activity"] == "blocked",
+        lambda: host.call("GetAgent", agent=talker)["activity"] == "blocked",
         "it is not blocked",
         SECONDS,
     )
     assert not host.call("CancelTask", task=job).error
 
 
-def test_what_counts_outlasts_a_conversation_that_is_shortened(host: HiveHost) -> None:
+def test_what_counts_outlasts_a_conversation_that_is_shortened(host: HiveHost, talker: str) -> None:
     """Q45: word for word, behind the summary of the model. Q10: behind the same system prompt."""
-    create(host, "talker", definition="worker", model="talker")
-    words = {"agent": "talker", "kind": "tokens", "amount": 1_000_000}
-    assert not host.call("AllocateBudget", **words).error
     said = "Read the pages; keep 'ISBN 0-306-40615-2' in mind."
-    job = assign(host, "talker", said, plan_required=True)
-    host.until(lambda: turns(host, "talker") == ["done"], "no plan", SECONDS)
+    job = assign(host, talker, said, plan_required=True)
+    host.until(lambda: turns(host, talker, job) == ["done"], "no plan", SECONDS)
     plan = host.call("ListPlans", task=job)["plans"][0]["plan"]
     assert not host.call("ApprovePlan", task=job, plan=plan).error
     assert wait_for_end(host, job)["summary"] == "read"
-    rows = records(host, "talker", job)
+    rows = records(host, talker, job)
     (compact,) = (row["text"] for row in rows if row["t"] == "compact")
     assert "SUMMARY: three pages were read" in compact
     facts = json.loads(compact.partition("word for word:\n")[2].removesuffix("\n</summary>"))
@@ -262,7 +264,7 @@ def test_what_counts_outlasts_a_conversation_that_is_shortened(host: HiveHost) -
     ]  # fmt: skip
     assert facts["asked"][0]["items"][0]["prompt"] == "Which edition, 'first' or 2nd?"
     (budget,) = facts["budgets"]
-    assert (budget["kind"], budget["agent"]) == ("tokens", "talker")
+    assert (budget["kind"], budget["agent"]) == ("tokens", talker)
     assert 900_000 < budget["left"] < 1_000_000
     inputs = "".join(row["text"] for row in rows if row["t"] == "input")
     assert said in inputs + facts["task"]["description"]
@@ -271,26 +273,22 @@ def test_what_counts_outlasts_a_conversation_that_is_shortened(host: HiveHost) -
 
 
 def test_a_task_whose_budget_is_used_up_ends_with_the_report_of_its_last_answer(
-    host: HiveHost,
+    host: HiveHost, talker: str
 ) -> None:
     """Q24, Q43: the last answer has a text and a call; the text is the report, no call is run."""
-    create(host, "spender", definition="worker", model="spender")
-    job = assign(host, "spender", "Read the book.", caps={"tool_calls": 2})
+    job = assign(host, talker, "Spend it all.", caps={"tool_calls": 2})
     result = wait_for_end(host, job)
     assert (result["status"], result["summary"]) == ("partial", "half of it is read")
-    grants = [row for row in operations(host, "use_tool") if row["caller"] == "spender"]
-    assert len(grants) == 2
-    assert host.inside("spender", "find", "/agents", "/tree", "-name", "late", check=False) == ""
-    (end,) = (row for row in records(host, "spender", job) if row["t"] == "end")
+    assert tool_uses(host, job) == 2
+    assert host.inside(talker, "find", "/agents", "/tree", "-name", "late", check=False) == ""
+    (end,) = (row for row in records(host, talker, job) if row["t"] == "end")
     assert end["status"] == "limit"
 
 
 def test_queen_lead_and_maid_read_after_a_restart_what_they_have_kept(host: HiveHost) -> None:
-    """K43. A host has one queen and one maid."""
-    for name in KEEPSAKES.keys() & host.tree().keys() - {"lead"}:
-        assert not host.call("Destroy", agent=name, recursive=True, wait=50).error
-    for name in KEEPSAKES:
-        create(host, name, model="learner")
+    """K43."""
+    for name in KEEPSAKES.keys() - host.tree().keys():
+        create(host, name)
     for expected in ("stored", base64.b64encode(b"by chapters").decode()):
         jobs = [assign(host, name, f"Keep {path}.") for name, path in KEEPSAKES.items()]
         assert [wait_for_end(host, job)["summary"] for job in jobs] == [expected] * len(jobs)

@@ -17,13 +17,11 @@ pytestmark = pytest.mark.lab
 TREE: dict[str, str | None] = {
     "root": None, "lead": "root", "wrk": "lead", "tom": "wrk", "side": "root",
 }  # fmt: skip
-CLIMB = 1.5
-SETTINGS = f"[talk]\nopen = 3\ncritical = {CLIMB}\n"
 
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("mail", SETTINGS)
+    made = shared_host.prepare("mail")
     made.grow(lead={"role": "lead"}, side={"role": "lead"})
     made.grow(wrk={"parent": "lead", "role": "worker"})
     made.grow(tom={"parent": "wrk", "role": "task"})

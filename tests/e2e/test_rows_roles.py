@@ -8,7 +8,6 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from e2e.authority_tree import SETTINGS
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 
@@ -34,7 +33,7 @@ You review what others wrote.
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("tree", SETTINGS)
+    made = shared_host.prepare("tree")
     made.grow(lead={"role": "lead"}, ada={"role": "architect"}, rival={"role": "lead"})
     made.grow(wim={"parent": "lead", "role": "worker"}, tim={"parent": "lead", "role": "task"})
     return made

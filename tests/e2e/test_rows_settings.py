@@ -1,14 +1,13 @@
-"""A host with settings of its own: K40, K10, and what H16 and H30 leave to them."""
+"""A host with settings of its own: K40, K10, and what H16 leaves to them."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -21,8 +20,6 @@ command = ["sh", "-c", "env; pwd; exec sleep 1000"]
 [back_off]
 first = 0.2
 failures = 3
-[retention]
-archive = 1
 [limits]
 children = 2
 depth = 3
@@ -35,22 +32,19 @@ def write(host: HiveHost, text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    write(made, PURE)
-    made.setup()
-    yield made
-    made.close_connections()
+def host(shared_host: SharedHost) -> HiveHost:
+    return shared_host.prepare("work", PURE)
 
 
 @pytest.fixture(scope="module")
-def queen(host: HiveHost) -> HiveHost:
+def queen(host: HiveHost) -> Iterator[HiveHost]:
     """The same host with its settings changed."""
     write(host, SETTINGS)
     host.run("systemctl", "set-environment", "API_KEY=secret")
     host.run("systemctl", "restart", "hive-privd.service", "hived.service")
     host.wait("running", "queen")
-    return host
+    yield host
+    host.run("systemctl", "unset-environment", "API_KEY")
 
 
 @pytest.fixture(autouse=True)
@@ -225,22 +219,3 @@ def test_an_agent_that_exited_with_0_or_was_stopped_is_not_restarted(queen: Hive
     result = [message["body"].split("\n")[0] for message in queen.mail("boss")]
     ends = ["d ended with 0", "e was stopped by operator", "f was killed by operator"]
     assert sorted(result) == ends, "of each end once"
-
-
-def test_expired_archives_are_deleted(queen: HiveHost) -> None:
-    """H30: `gc` deletes the files inside a job and gives the uid range free."""
-    queen.grow(pet="queen")
-    uuid = queen.uuid("pet")
-    queen.inside("pet", "sh", "-c", "mkdir -p /tree/state/a/b; echo x >/tree/state/a/b/c")
-    queen.call("Destroy", agent="pet", wait=20)
-    archive = f"/var/lib/hive/tree/.archive/{uuid}"
-    ends = time.monotonic() + 1.1
-    queen.until(lambda: time.monotonic() > ends, "time")
-    queen.hive("gc")
-    queen.until(lambda: queen.run("test", "-e", archive, check=False).returncode == 1, "there", 30)
-    assert uuid not in {archive["id"] for archive in queen.json("restore")}
-    gone = queen.run("hive", "restore", uuid, check=False)
-    assert gone.returncode in {1, 4}
-    queen.until(lambda: uuid not in queen.hive("gc", "--dry-run"), "left over")
-    jobs = ("systemctl", "list-units", "--plain", "--no-legend", "hive-job@*")
-    queen.until(lambda: queen.run(*jobs).stdout == "", "a job goes on")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.shared_hosts import SharedHost
+from e2e.shared_hosts import GRACE, SharedHost
 from long import at_most, figure, times
 
 pytestmark = pytest.mark.lab
@@ -19,14 +19,13 @@ TREE: dict[str, str | None] = {
     "root": None, "lead": "root", "one": "lead", "two": "lead", "three": "lead", "held": "lead",
 }  # fmt: skip
 WORKERS = ("one", "two", "three")
-GRACE = 3
 # The text of a task is the script that does it.
 DOES = ["hive-agent", "serve", "--parallel", "2", "--", "sh"]
 
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("work", f"[tasks]\ngrace = {GRACE}\n")
+    made = shared_host.prepare("work")
     made.grow(lead={"role": "lead"})
     worker: dict[str, object] = {"parent": "lead", "role": "worker", "command": DOES}
     made.grow(one=worker, two=worker, three=worker, held={"parent": "lead", "role": "worker"})

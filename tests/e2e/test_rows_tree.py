@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from e2e.family_tree import TREE, make_family_host
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 from long import at_most
@@ -15,20 +16,12 @@ from long import at_most
 pytestmark = pytest.mark.lab
 
 META = "/var/lib/hive/meta"
-TREE = {
-    "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "rival": "root",
-    "island": None,
-}  # fmt: skip
 AS_HIVE = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups")
 
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("tree")
-    made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
-    made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "lead"})
-    made.grow(cid={"parent": "ann", "role": "worker", "command": ["sleep", "7777"]})
-    return made
+    return make_family_host(shared_host)
 
 
 def topology(host: HiveHost) -> Any:  # noqa: ANN401 - JSON is anything

@@ -23,7 +23,6 @@ from e2e.webhook_requests import (
 )
 
 pytestmark = pytest.mark.lab
-SETTINGS = "[triggers]\nwebhooks = true\n[tasks]\ndeadline = 600\n"
 HOOKS = "/run/hive/hooks.sock"
 SECRET = "a secret of the sender's"  # noqa: S105 - of this test
 SAY = {"kind": "message", "text": "look at the queue"}
@@ -37,7 +36,7 @@ WantedBy=sockets.target
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("mail", SETTINGS)
+    made = shared_host.prepare("mail")
     made.grow(lead={"role": "lead"}, other={"role": "lead"})
     made.grow(ann={"parent": "lead", "role": "worker"}, bea={"parent": "lead", "role": "worker"})
     return made

@@ -6,6 +6,7 @@ import hashlib
 import json
 
 import pytest
+from e2e.family_tree import TREE, make_family_host
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 
@@ -16,19 +17,9 @@ HOLD = ["hive-agent", "hold"]
 OWN_PROMPT = "/etc/hive/prompts/roles/worker.md"
 
 
-TREE = {
-    "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "rival": "root",
-    "island": None,
-}  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("tree")
-    made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
-    made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "lead"})
-    made.grow(cid={"parent": "ann", "role": "worker", "command": ["sleep", "7777"]})
-    return made
+    return make_family_host(shared_host)
 
 
 def test_an_agent_sees_its_own_files_and_those_below(host: HiveHost) -> None:
