@@ -1,4 +1,4 @@
-"""What fifty clients heard, against what the ledger, the audit log and the meta repo hold."""
+"""What the clients heard, against what the ledger, the audit log and the meta repo hold."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ FILES: Final = {
     ),
     "clones": (
         "test_rows_pipelines", "test_rows_skills", "test_rows_subagents", "test_rows_clones",
-        "test_rows_sessions", "test_rows_queens", "test_cli_runtimes",
+        "test_rows_sessions", "test_rows_queens", "test_cli_runtimes", "test_rows_models",
     ),
     "chaos": ("chaos/test_agents", "chaos/test_bus", "chaos/test_disk", "chaos/test_reboot"),
     "privd": (  # a root helper without hived (privdhost.py)

@@ -126,15 +126,17 @@ def test_an_agent_grants_no_more_than_it_has(host: HiveHost) -> None:
 
 def test_max_children_bounds_the_children_of_an_agent(host: HiveHost) -> None:
     """H8: 10 by default; a stopped child counts, a destroyed one does not."""
-    for number in range(8):
-        made = host.ask("ann", "Spawn", name=f"kid-{number}", role="task")
-        assert not made.error, made
-    full = host.ask("ann", "Spawn", name="kid-8", role="task")
-    assert (full.error, full.reason) == ("LimitReached", "max_children (10) of ann reached")
-    host.ask("ann", "Destroy", agent="kid-0")
-    assert not host.ask("ann", "Spawn", name="kid-8", role="task").error
-    for number in range(1, 9):
-        host.ask("ann", "Destroy", agent=f"kid-{number}", wait=20)
+    assert host.call("GetAgent", agent="ann")["max_children"] == 10
+    host.grow(clan={"parent": "ann", "role": "lead", "max_children": 2})
+    for name in ("kid-0", "kid-1"):
+        assert not host.ask("clan", "Spawn", name=name, role="task").error
+    host.ask("clan", "Stop", agent="kid-0", wait=20)
+    full = host.ask("clan", "Spawn", name="kid-2", role="task")
+    assert (full.error, full.reason) == ("LimitReached", "max_children (2) of clan reached")
+    host.ask("clan", "Destroy", agent="kid-0")
+    assert not host.ask("clan", "Spawn", name="kid-2", role="task").error
+    host.close_connections("clan")
+    host.call("Destroy", agent="clan", recursive=True, wait=30)
 
 
 def test_max_descendants_bounds_the_subtree(host: HiveHost) -> None:

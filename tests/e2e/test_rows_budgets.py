@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
+from e2e.kills import tell_with_kills
 from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
@@ -142,13 +144,35 @@ def test_a_group_is_one_slice_and_one_budget_that_new_children_join(host: HiveHo
     assert host.ask("new", "ReportUsage", tokens_in=10)["budgets"][0]["agent"] == "boss"
 
 
-def test_reported_tokens_per_hour_and_context_are_bounded(host: HiveHost) -> None:
-    """K23: over its bound a branch gets no task and somebody is asked; so it is after kill -9."""
+def test_a_task_has_a_budget_of_its_own_and_gives_back_the_rest(host: HiveHost) -> None:
+    """K34: out of the assigner's purse, for this task alone; what is left goes back once."""
+    host.grow(own={"parent": "boss", "role": "worker"})
+    before = row(host, "boss", "tokens")
+    words = ("hive-agent", "assign-task", "own", "dig", "--budget", '{"tokens": 40}')
+    task = json.loads(host.inside("boss", *words, "-o", "json"))["task"]
+    assert row(host, "boss", "tokens")["left"] == before["left"] - 40
+    host.ask("own", "ReportUsage", tokens_in=15, task=task)
+    assert host.call("GetTask", task=task)["budget"][0]["left"] == 25
+    host.ask("own", "FinishTask", task=task, status="success", summary="dug")
+    after = row(host, "boss", "tokens")
+    assert (after["left"], after["spent"]) == (before["left"] - 15, before["spent"])
+
+
+def test_bounds_and_accounts_outlive_kills_of_the_daemon(host: HiveHost) -> None:
+    """K23, K25."""
+    tell_with_kills(
+        host, _reported_tokens_an_hour_and_context_are_bounded(host),
+        _accounts_outlive_destroyed_agents(host),
+    )  # fmt: skip
+
+
+def _reported_tokens_an_hour_and_context_are_bounded(host: HiveHost) -> Iterator[None]:
+    """Over its bound a branch gets no task and somebody is asked; so it is after kill -9."""
     give(host, "operator", "root", "tokens", 10_000)
     host.call("AllocateBudget", agent="ann", kind="tokens", close=True)
     give(host, "operator", "ann", "tokens_per_hour", 1000)
     host.ask("wes", "ReportUsage", tokens_out=1200, context=50, turn_seconds=[0.7, 3])
-    host.kill()
+    yield
     host.until(lambda: _hears(host, "wes"), "its socket is not served")
     refused = host.ask("ann", "AssignTask", agent="wes", description="dig")
     assert "1200 of 1000 tokens an hour, as reported" in refused.reason
@@ -167,26 +191,12 @@ def test_reported_tokens_per_hour_and_context_are_bounded(host: HiveHost) -> Non
     assert 'hive_turn_duration_seconds_count{role="worker"} 1.0' in host.hive("metrics")
 
 
-def test_a_task_has_a_budget_of_its_own_and_gives_back_the_rest(host: HiveHost) -> None:
-    """K34: out of the assigner's purse, for this task alone; what is left goes back once."""
-    host.grow(own={"parent": "boss", "role": "worker"})
-    before = row(host, "boss", "tokens")
-    words = ("hive-agent", "assign-task", "own", "dig", "--budget", '{"tokens": 40}')
-    task = json.loads(host.inside("boss", *words, "-o", "json"))["task"]
-    assert row(host, "boss", "tokens")["left"] == before["left"] - 40
-    host.ask("own", "ReportUsage", tokens_in=15, task=task)
-    assert host.call("GetTask", task=task)["budget"][0]["left"] == 25
-    host.ask("own", "FinishTask", task=task, status="success", summary="dug")
-    after = row(host, "boss", "tokens")
-    assert (after["left"], after["spent"]) == (before["left"] - 15, before["spent"])
-
-
 def _hears(host: HiveHost, agent: str) -> bool:
     return agent in host.inside(agent, "hive-agent", "whoami", check=False)
 
 
-def test_accounts_survive_daemon_crashes_and_destroyed_agents(host: HiveHost) -> None:
-    """K25: by user, node, agent, tier and branch; exact over kill -9, kept after a destroy."""
+def _accounts_outlive_destroyed_agents(host: HiveHost) -> Iterator[None]:
+    """By user, node, agent, tier and branch; exact over kill -9, kept after a destroy."""
     host.grow(max={"parent": "boss", "role": "worker"})
     before = usage(host, "boss", "tokens_in", by="subtree")
     for number in range(3):
@@ -196,13 +206,13 @@ def test_accounts_survive_daemon_crashes_and_destroyed_agents(host: HiveHost) ->
                 "max", "ReportUsage", tokens_in=7, cost=5, tier="tactical", idempotency_key=key
             )
             if (number, again) == (1, 0):
-                host.kill()
+                yield
                 host.until(lambda: _hears(host, "max"), "its socket is not served")
     uuid = host.uuid("max")
     host.close_connections("max")
     host.call("Destroy", agent="max", wait=20)
     busy = usage(host, "boss", "cpu", by="subtree")
-    host.kill()
+    yield
     assert usage(host, "boss", "cpu", by="subtree") >= busy
     gone = f"max ({uuid[:8]}, gone)"
     assert usage(host, gone, "tokens_in") == 21

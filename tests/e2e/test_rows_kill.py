@@ -30,7 +30,7 @@ READY = long.at_most(2)  # seconds from a kill to the first answer
 def kill_units(
     host: HiveHost, seed: int, victims: tuple[str, ...]
 ) -> tuple[ClientCrowd, list[Killer]]:
-    """Fifty clients, and these units killed so often."""
+    """A crowd of clients, and these units killed so often."""
     killers = [Killer(host, unit, seed, KILLS, between=0.7) for unit in victims]
     threads = [threading.Thread(target=killer.run) for killer in killers]
     with campaign.crowd(host, seed, pace=PACE) as crowd:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -20,7 +20,7 @@ from chaos.session_load import POINTS, SETTINGS, VICTIMS, SessionLoad
 from chaos.session_oracle import outcomes, verdict
 from e2e import key_search
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab("slow")
 
@@ -134,25 +134,21 @@ class ModelAnswer:
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.run(
-        "sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS + LOAD_MODELS
-    )
-    made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES)
+def host(shared_host: SharedHost) -> HiveHost:
+    files = {"models.toml": MODELS + LOAD_MODELS, "rules.toml": RULES}
+    made = shared_host.prepare("clones", SETTINGS, files=files)
     made.run("sh", "-c", "cat >/run/provider.py", text=PROVIDER)
     made.run("systemd-run", "--quiet", "--unit=provider", "/usr/bin/python3", "/run/provider.py")
-    made.settings(SETTINGS)
-    made.setup()
     made.run(
         "sh", "-c", "umask 027; cat >/etc/hive/keys/mine; chgrp hive-model /etc/hive/keys/mine",
         text=SECRET,
     )  # fmt: skip
     made.run("systemctl", "restart", "hive-model.service")
+    while made.mail("root"):
+        pass  # of the files before
     made.grow(ann="root", bob={"parent": "root", "add_capabilities": ["model:paid"]})
     assert not allocate(made, "operator", "root", 1_000_000).error
-    yield made
-    made.close_connections()
+    return made
 
 
 def allocate(host: HiveHost, caller: str, agent: str, amount: int) -> Any:  # noqa: ANN401 - a reply
@@ -189,7 +185,7 @@ def charged_tokens(host: HiveHost, agent: str) -> int:
 
 
 def model_events(host: HiveHost, agent: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = host.call("ListEvents", limit=1000, kinds=["model"])["events"]
+    rows = [row for row in host.own_events() if row["kind"] == "model"]
     return [row["fields"] for row in rows if row["caller"] == agent]
 
 
@@ -289,7 +285,7 @@ def test_the_key_of_a_provider_is_in_its_file_and_nowhere_else(host: HiveHost) -
     assert key_search.files_in_memory(host, SECRET) == "/run/seen\n"
     assert key_search.written_files(host, SECRET) == ["/etc/hive/keys/mine"]
     assert SECRET not in host.run("journalctl", "--no-pager", "--output=export").stdout
-    assert SECRET not in json.dumps(host.events(limit=1000))
+    assert SECRET not in json.dumps(host.own_events())
 
 
 def test_only_the_proxy_reads_the_key(host: HiveHost) -> None:
@@ -360,10 +356,11 @@ def test_sessions_lose_and_repeat_nothing_when_anything_is_killed(host: HiveHost
     load = SessionLoad(host, seed, workers=long.times(1, 3), daemons=long.times(1, 2))
     load.start()
     points = [(victim, kind) for kind in POINTS for victim in VICTIMS]
-    plan = points if long.asked.chosen else [
-        (victim, random.choice(POINTS)) for victim in VICTIMS
+    by_chance = [(random.choice(VICTIMS), "") for _ in range(60)]
+    last = random.choice(VICTIMS)
+    plan = [*points, *by_chance] if long.asked.chosen else [
+        (victim, "" if victim == last else random.choice(POINTS)) for victim in VICTIMS
     ]  # fmt: skip
-    plan = [*plan, *((random.choice(VICTIMS), "") for _ in range(long.times(1, 60)))]
     for victim, kind in random.sample(plan, len(plan)):
         load.strike_at(victim, kind, random)
     load.settle()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost, Reply
 from e2e.shared_hosts import SharedHost
-from long import at_most, seed
+from long import at_most, seed, times
 
 pytestmark = pytest.mark.lab("slow")
 
@@ -318,17 +318,27 @@ def test_after_failed_revisions_the_task_is_tried_without_a_plan(
     assert (result["data"]["instead_of"], result["data"]["faults"]) == ("architect", ["fail 99 x"])
 
 
-@pytest.mark.parametrize("victim", ["queen", "lead", "worker", "hived"])
-def test_killing_any_participant_leaves_the_right_result(host: HiveHost, victim: str) -> None:
-    """K32, K33, T13: kill -9 of one participant at a random moment; each task ends once."""
-    draw = random.Random(f"{seed()} {victim}")  # noqa: S311 - which moment, not a secret
-    text, result = job(draw, f"echo {victim}")
+# The long form has each alone, too.
+VICTIMS = [("queen", "worker"), ("lead", "hived")]
+ALONE = [(victim,) for victims in VICTIMS for victim in victims]
+
+
+@pytest.mark.sized
+@pytest.mark.parametrize("victims", [*VICTIMS, *ALONE][: times(2, 6)], ids="+".join)
+def test_killing_any_participant_leaves_the_right_result(
+    host: HiveHost, victims: tuple[str, ...]
+) -> None:
+    """K32, K33, T13: kill -9 of participants at random moments; each task ends once."""
+    number = seed()
+    draw = random.Random(f"{number} {victims}")  # noqa: S311 - which moment, not a secret
+    text, result = job(draw, f"echo {' '.join(victims)}")
     text = text.replace("combine sum", "group\nsleep 1\ncombine lines")
     before = host.events(last=1)[0]["seq"]
     id_ = ask_queen(host, text)
-    strike(host, victim, draw)
+    for victim in victims:
+        strike(host, victim, draw)
     answer = task_result(host, id_, 150)
-    assert answer["status"] == "success", answer
+    assert answer["status"] == "success", (number, answer)
     numbers = [int(word) for word in answer["summary"].split() if word.isdigit()]
     assert str(sum(numbers)) == result
     assert set(ends(host, before).values()) == {1}

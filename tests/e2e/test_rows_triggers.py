@@ -6,10 +6,12 @@ import base64
 import hmac
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
+from e2e.kills import tell_with_kills
 from e2e.shared_hosts import SharedHost
 from e2e.webhook_requests import (
     github_headers,
@@ -131,30 +133,6 @@ def test_triggers_fire_for_stopped_agents_and_wake_sleeping_ones(host: HiveHost)
     assert (
         len([message for message in host.mail("bea") if message["kind"] == "trigger"]) >= before + 2
     )
-
-
-def test_a_trigger_fires_one_task_at_a_time_and_records_its_result(host: HiveHost) -> None:
-    """K31: no overlap; the last status, output and duration are kept; all of it over a kill."""
-    id_ = put(host, "lead", "count", {"every": 1.0}, agent="ann", action=DO)["id"]
-    host.until(lambda: len(fires(host, id_)) > 1, "no fire")
-    lost = "/var/lib/hive/secrets/00000009-0000-4000-8000-000000000000"
-    script = f"umask 77; mkdir -p {lost}; echo of no trigger >{lost}/0123456789abcdef"
-    host.lab.run(["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "sh", "-c", script])
-    assert host.lab.path(lost).is_dir()
-    host.kill()
-    first, second, *rest = fires(host, id_)
-    assert (first["state"], second["state"], rest) == ("open", "waits", [])
-    assert not host.lab.path(lost).exists()
-    host.mail("ann")
-    done = host.ask("ann", "FinishTask", task=first["ref"], status="success", summary="4 lines")
-    assert not done.error, done
-    host.until(lambda: len(fires(host, id_)) > 2, "the next one did not come")
-    first, _, third, *_ = fires(host, id_)
-    assert (first["state"], first["status"], first["output"]) == ("done", "success", "4 lines")
-    assert first["duration"] > 0
-    assert (third["state"], third["count"] >= 1) == ("open", True)
-    host.ask("lead", "RemoveTrigger", trigger=id_)
-    host.ask("lead", "CancelTask", task=third["ref"])
 
 
 def test_a_trigger_spawns_with_the_rights_of_its_creator(host: HiveHost) -> None:
@@ -297,11 +275,43 @@ def read(host: HiveHost, caller: str, **which: object) -> str:
     return reply.error or base64.b64decode(reply["data"]).decode()
 
 
-def test_artifact_visibility_follows_the_tree_at_the_time_of_storing(host: HiveHost) -> None:
-    """K21: private, subtree, user; not to be forged; on disk, over a kill of the daemon."""
+def test_fires_and_artifacts_outlive_a_kill_of_the_daemon(host: HiveHost) -> None:
+    """K21, K31."""
+    tell_with_kills(
+        host, _a_trigger_fires_one_task_at_a_time_and_records_its_result(host),
+        _artifact_visibility_follows_the_tree_at_the_time_of_storing(host),
+    )  # fmt: skip
+
+
+def _a_trigger_fires_one_task_at_a_time_and_records_its_result(host: HiveHost) -> Iterator[None]:
+    """No overlap; the last status, output and duration are kept."""
+    id_ = put(host, "lead", "count", {"every": 1.0}, agent="ann", action=DO)["id"]
+    host.until(lambda: len(fires(host, id_)) > 1, "no fire")
+    lost = "/var/lib/hive/secrets/00000009-0000-4000-8000-000000000000"
+    script = f"umask 77; mkdir -p {lost}; echo of no trigger >{lost}/0123456789abcdef"
+    host.lab.run(["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "sh", "-c", script])
+    assert host.lab.path(lost).is_dir()
+    yield
+    first, second, *rest = fires(host, id_)
+    assert (first["state"], second["state"], rest) == ("open", "waits", [])
+    assert not host.lab.path(lost).exists()
+    host.mail("ann")
+    done = host.ask("ann", "FinishTask", task=first["ref"], status="success", summary="4 lines")
+    assert not done.error, done
+    host.until(lambda: len(fires(host, id_)) > 2, "the next one did not come")
+    first, _, third, *_ = fires(host, id_)
+    assert (first["state"], first["status"], first["output"]) == ("done", "success", "4 lines")
+    assert first["duration"] > 0
+    assert (third["state"], third["count"] >= 1) == ("open", True)
+    host.ask("lead", "RemoveTrigger", trigger=id_)
+    host.ask("lead", "CancelTask", task=third["ref"])
+
+
+def _artifact_visibility_follows_the_tree_at_the_time_of_storing(host: HiveHost) -> Iterator[None]:
+    """Private, subtree, user; not to be forged."""
     for visibility in ("private", "subtree", "user"):
         assert not store(host, "ann", visibility, "mine", visibility=visibility).error
-    host.kill()
+    yield
     expected = {"ann": "mine mine mine", "lead": "NotFound mine mine",
                 "bea": "NotFound NotFound mine", "other": "NotFound NotFound mine"}  # fmt: skip
     for caller, expected_reads in expected.items():
