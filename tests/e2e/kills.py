@@ -9,8 +9,8 @@ from e2e.hivehost import HiveHost
 
 def tell_with_kills(host: HiveHost, *stories: Iterator[None]) -> None:
     """Tell the stories side by side. Where one yields, the daemon is killed, for all that do."""
-    told = list(stories)
-    while told := [story for story in told if _goes_on(story)]:
+    untold = list(stories)
+    while untold := [story for story in untold if _goes_on(story)]:
         host.kill()
 
 

@@ -122,14 +122,14 @@ class SharedHost:
         if settings is None:
             settings = SETTINGS.get(name, "")
         wanted = {**(files or {}), **({"hive.toml": settings} if settings else {})}
-        kept = agents if agents and agents == self._agents else {}
-        if self._host is None or self.name != name or not self._is_reset(self._host, wanted, kept):
+        alike = agents if agents and agents == self._agents else {}
+        if self._host is None or self.name != name or not self._is_reset(self._host, wanted, alike):
             self.close()
             self._host = self._make(wanted)
             self.name = name
         self._agents = agents or {}
         there = self._host.tree()
-        missing = {each: words for each, words in self._agents.items() if each not in there}
+        missing = {key: words for key, words in self._agents.items() if key not in there}
         if missing:
             self._host.grow(**missing)
         self._host.began = self._host.events(last=1)[0]["seq"]
@@ -161,11 +161,11 @@ class SharedHost:
             path.write_text(text)
         self._written = dict(wanted)
 
-    def _is_reset(self, host: HiveHost, wanted: Mapping[str, str], kept: Agents) -> bool:
+    def _is_reset(self, host: HiveHost, wanted: Mapping[str, str], alike: Agents) -> bool:
         """Remove the agents of the file before; False where a failed test left what cannot go."""
         try:
             host.close_connections()
-            parents = {"root": None, **{name: words["parent"] for name, words in kept.items()}}
+            parents = {"root": None, **{name: words["parent"] for name, words in alike.items()}}
             tree = host.tree()
             host.prune({name: tree[name] for name in tree if parents.get(name, "-") == tree[name]})
             if wanted != self._written:

@@ -143,8 +143,8 @@ def _a_wait_is_asked_for_again(host: HiveHost) -> Iterator[None]:
     yield
     assert host.ask("lead", "WaitChild", agent="one", wait=30)["child"]["code"] == 3
     assert host.ask("lead", "WaitChild", agent="one").error == "NotFound"
-    told = [message["kind"] for message in host.mail("lead") if "one" in message["body"].split()]
-    assert told == ["container_crash"]
+    letters = [letter for letter in host.mail("lead") if "one" in letter["body"].split()]
+    assert [letter["kind"] for letter in letters] == ["container_crash"]
 
 
 def _a_sleeper_stays_asleep(host: HiveHost) -> Iterator[None]:

@@ -229,23 +229,6 @@ def tool_uses(host: HiveHost, job: str) -> int:
     return sum(row["fields"]["task"] == job for row in operations(host, "use_tool"))
 
 
-def test_a_model_that_goes_round_in_circles_is_escalated_to_its_parent(
-    host: HiveHost, talker: str
-) -> None:
-    """Q30."""
-    job = assign(host, talker, "Go round.")
-    host.until(lambda: operations(host, "escalate"), "it was not escalated", SECONDS)
-    (row,) = operations(host, "escalate")
-    assert row["caller"] == talker
-    assert tool_uses(host, job) == 3
-    host.until(
-        lambda: host.call("GetAgent", agent=talker)["activity"] == "blocked",
-        "it is not blocked",
-        SECONDS,
-    )
-    assert not host.call("CancelTask", task=job).error
-
-
 def test_what_counts_outlasts_a_conversation_that_is_shortened(host: HiveHost, talker: str) -> None:
     """Q45: word for word, behind the summary of the model. Q10: behind the same system prompt."""
     said = "Read the pages; keep 'ISBN 0-306-40615-2' in mind."
@@ -283,6 +266,23 @@ def test_a_task_whose_budget_is_used_up_ends_with_the_report_of_its_last_answer(
     assert host.inside(talker, "find", "/agents", "/tree", "-name", "late", check=False) == ""
     (end,) = (row for row in records(host, talker, job) if row["t"] == "end")
     assert end["status"] == "limit"
+
+
+def test_a_model_that_goes_round_in_circles_is_escalated_to_its_parent(
+    host: HiveHost, talker: str
+) -> None:
+    """Q30."""
+    job = assign(host, talker, "Go round.")
+    host.until(lambda: operations(host, "escalate"), "it was not escalated", SECONDS)
+    (row,) = operations(host, "escalate")
+    assert row["caller"] == talker
+    assert tool_uses(host, job) == 3
+    host.until(
+        lambda: host.call("GetAgent", agent=talker)["activity"] == "blocked",
+        "it is not blocked",
+        SECONDS,
+    )
+    assert not host.call("CancelTask", task=job).error
 
 
 def test_queen_lead_and_maid_read_after_a_restart_what_they_have_kept(host: HiveHost) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -34,9 +35,14 @@ def git(host: HiveHost, *words: str) -> str:
     return host.run(*AS_HIVE, "git", "-C", META, *words).stdout
 
 
-def files(host: HiveHost) -> str:
+def files(host: HiveHost) -> dict[str, bytes]:
     """What is in the folder of the meta repository, beside git's own."""
-    return host.run("sh", "-c", f"cd {META} && sha256sum *.* agents/*").stdout
+    folder = host.lab.path(META)
+    result = {}
+    for path in (*folder.glob("[!.]*.*"), *folder.glob("agents/*")):
+        with suppress(FileNotFoundError):  # one that is replaced now
+            result[path.name] = path.read_bytes()
+    return result
 
 
 def commit_by_hand(host: HiveHost, script: str, how: str = "commit -am by-hand") -> str:
@@ -107,21 +113,17 @@ def test_moving_touches_no_file_of_an_agent(host: HiveHost) -> None:
     ("script", "says"),
     [
         (edit("t['lead']='cid'"), "cycle"),
-        (edit("t['ann']='ann'"), "ann"),
-        (edit("t['ann']='nobody'"), "nobody"),
-        (edit("t['ghost']=None"), "ghost"),
-        ("echo '{\"lead\": null, ' >topology.json", ""),
-        ('printf \'{"root": null, "lead": "root", "lead": null}\' >topology.json', ""),
         ("git rm -q topology.json", ""),
         ("git rm -q agents/ann.json", "ann"),
-        ("echo '{}' >agents/lead.json", "lead"),
         ("rm topology.json; ln -s /etc/passwd topology.json", ""),
     ],
-    ids=["cycle", "self", "unknown", "no-spec", "unparsable", "duplicate", "absent", "spec-gone",
-         "spec-empty", "symlink"],
-)  # fmt: skip
+    ids=["cycle", "absent", "spec-gone", "symlink"],
+)
 def test_a_damaged_commit_widens_no_authority(host: HiveHost, script: str, says: str) -> None:
-    """H2, H14: the last good commit stays in force, the refused one is shown beside it."""
+    """H2, H14: the last good commit stays in force, the refused one is shown beside it.
+
+    What else is refused is in tests/security/test_manual_commits.py.
+    """
     before = host.call("Status")["commit"]
     oid = commit_by_hand(host, script)
     host.until(

@@ -200,25 +200,6 @@ def test_a_segment_comes_and_goes_with_its_capability(prompted: HiveHost) -> Non
     assert "hive_fork_subagent" not in render(prompted, "hand")
 
 
-def test_a_prompt_of_the_operator_counts_after_a_reload(prompted: HiveHost) -> None:
-    """Q8: one file, one segment."""
-    prompted.run("mkdir", "-p", OWN_PROMPT.rpartition("/")[0])
-    prompted.run("sh", "-c", f"echo 'You work for {{{{ parent }}}}.' >{OWN_PROMPT}")
-    try:
-        prompted.run("systemctl", "reload", "hived")
-        prompted.until(
-            lambda: "You work for boss." in render(prompted, "hand"),
-            "the prompts were not read again",
-        )
-        assert OWN_PROMPT.rpartition("/roles")[0] in prompted.run("hive", "prompt", "list").stdout
-    finally:
-        prompted.run("rm", "-r", "/etc/hive/prompts")
-        prompted.run("systemctl", "reload", "hived")
-    prompted.until(
-        lambda: "to execute" in render(prompted, "hand"), "the prompts were not read again"
-    )
-
-
 def test_the_tools_of_files_work_in_the_container(prompted: HiveHost) -> None:
     """K37."""
     write = "echo one >notes.txt && hive-agent tool edit notes.txt --old one --new two"
@@ -231,3 +212,20 @@ def test_the_tools_of_files_work_in_the_container(prompted: HiveHost) -> None:
     refused = prompted.enter("boss", "hive-agent", "tool", "list", check=False)
     assert refused.returncode == 5
     assert "you plan and delegate" in refused.stderr
+
+
+def test_a_prompt_of_the_operator_counts_after_a_reload(prompted: HiveHost) -> None:
+    """Q8: one file, one segment. It counts until the next start of the daemon."""
+    prompted.run("mkdir", "-p", OWN_PROMPT.rpartition("/")[0])
+    prompted.run("sh", "-c", f"echo 'You work for {{{{ parent }}}}.' >{OWN_PROMPT}")
+    assert "to execute" in render(prompted, "hand")
+    try:
+        prompted.run("systemctl", "reload", "hived")
+        prompted.until(
+            lambda: "You work for boss." in render(prompted, "hand"),
+            "the prompts were not read again",
+        )
+        assert "to execute" not in render(prompted, "hand")
+        assert OWN_PROMPT.rpartition("/roles")[0] in prompted.run("hive", "prompt", "list").stdout
+    finally:
+        prompted.run("rm", "-r", "/etc/hive/prompts")

@@ -150,6 +150,7 @@ def test_attack_19_other_links_and_modules_are_kept_and_never_followed(meta: Met
         ({"topology.json": "[" * 5000}, "deeper"),
         ({"topology.json": ""}, "not JSON"),
         ({"agents/anna.json": '{"uuid": "x"}'}, "uuid"),
+        ({"agents/anna.json": "{}"}, "anna"),
         ({"agents/anna.json": _text(2).replace("{", '{"root": true,', 1)}, "root"),
         ({"agents/-x.json": _text(9)}, "is not named AGENT.json"),
     ],
