@@ -14,11 +14,16 @@ _ECHO = (
 )
 
 
+_AGENTS: dict[str, dict[str, object]] = {
+    "lead": {"parent": "root", "role": "lead", "title": "Chief"},
+    "other": {"parent": "root", "role": "lead"},
+    "echo": {"parent": "root", "command": ["hive-agent", "serve", "--", "sh", "-c", _ECHO]},
+    "kid": {
+        "parent": "lead", "role": "worker", "command": ["sh", "-c", "env; exec sleep 1000"],
+    },
+}  # fmt: skip
+
+
 def make_echo_host(shared: SharedHost) -> HiveHost:
     """A host on which the whole tree runs."""
-    made = shared.prepare("wire")
-    made.grow(lead={"role": "lead", "title": "Chief"}, other={"role": "lead"},
-              echo={"command": ["hive-agent", "serve", "--", "sh", "-c", _ECHO]})  # fmt: skip
-    command = ["sh", "-c", "env; exec sleep 1000"]
-    made.grow(kid={"parent": "lead", "role": "worker", "command": command})
-    return made
+    return shared.prepare("wire", agents=_AGENTS)

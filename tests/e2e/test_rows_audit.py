@@ -14,7 +14,6 @@ pytestmark = pytest.mark.lab
 TAMPERING = {
     "edit": "UPDATE events SET body = replace(body, 'operator', 'nobody') WHERE seq ="
     " (SELECT min(seq) FROM events WHERE body LIKE '%operator%')",
-    "delete": "DELETE FROM events WHERE seq = (SELECT max(seq) - 3 FROM events)",
     "cut": "DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)",
 }
 
@@ -89,7 +88,7 @@ def audit_alarms(host: HiveHost) -> list[str]:
 
 
 def test_tampering_with_the_audit_log_is_detected(host: HiveHost) -> None:
-    """H27: an edited, deleted or cut-off event is an alarm."""
+    """H27: an edited or cut-off event is an alarm; test_rows_kill.py has each way in a copy."""
     assert not audit_alarms(host)
     host.run("systemctl", "stop", "hived.service")
     host.run("cp", "-a", "/var/lib/hive/hive.db", "/var/lib/hive/kept.db")

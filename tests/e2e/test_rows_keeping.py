@@ -1,4 +1,4 @@
-"""Stored data of agents on a real host: H15 and H19 (older installs), H28 (secrets), H30 (archives)."""
+"""Stored data of agents on a host: H15 and H19 (older installs), H28 (secrets), H30 (archives)."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def host(shared_host: SharedHost) -> HiveHost:
 
 def test_requests_during_a_daemon_start_are_carried_out(host: HiveHost) -> None:
     """The sockets are kept, so orders wait in them; that of root is the first to open again."""
-    more = [f"more-{number}" for number in range(4)]
+    more = [f"more-{number}" for number in range(2)]
     host.grow(**dict.fromkeys(more, "ben"))
     assert not host.follow("root", "Whoami", 1)[0].error  # each on a connection of its own
     for method in ("Stop", "Start"):

@@ -14,6 +14,7 @@ import pytest
 from e2e.echo_tree import TREE, make_echo_host
 from e2e.hivehost import HiveHost, Reply
 from e2e.shared_hosts import SharedHost
+from each import for_each
 from long import at_most
 
 from hive_core.agent import catalog
@@ -51,7 +52,7 @@ def raw(host: HiveHost, *frames: bytes) -> list[dict[str, Any]]:
 KINDS: dict[str, object] = {"string": "x", "array": [5], "number": 5}
 
 
-@pytest.mark.parametrize("name", sorted(OPERATIONS))
+@for_each("name", sorted(OPERATIONS))
 def test_parameters_outside_the_schema_are_refused(host: HiveHost, name: str) -> None:
     """What is missing, unknown or wrongly typed is InvalidParameter, and says why."""
     entry: Any = OPERATIONS[name]
