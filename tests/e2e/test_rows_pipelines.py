@@ -224,9 +224,9 @@ def talker(host: HiveHost) -> str:
     return "talker"
 
 
-def tool_uses(host: HiveHost, command: str) -> int:
-    """How often the tool was granted for this command."""
-    return sum(command in row["fields"]["argument"] for row in operations(host, "use_tool"))
+def tool_uses(host: HiveHost, agent: str) -> int:
+    """How often an agent has used a tool, or tried to."""
+    return sum(row["caller"] == agent for row in operations(host, "use_tool"))
 
 
 def test_what_counts_outlasts_a_conversation_that_is_shortened(host: HiveHost, talker: str) -> None:
@@ -259,10 +259,11 @@ def test_a_task_whose_budget_is_used_up_ends_with_the_report_of_its_last_answer(
     host: HiveHost, talker: str
 ) -> None:
     """Q24, Q43: the last answer has a text and a call; the text is the report, no call is run."""
+    before = tool_uses(host, talker)
     job = assign(host, talker, "Spend it all.", caps={"tool_calls": 2})
     result = wait_for_end(host, job)
     assert (result["status"], result["summary"]) == ("partial", "half of it is read")
-    assert tool_uses(host, "echo spent") == 2
+    assert tool_uses(host, talker) == before + 2
     assert host.inside(talker, "find", "/agents", "/tree", "-name", "late", check=False) == ""
     (end,) = (row for row in records(host, talker, job) if row["t"] == "end")
     assert end["status"] == "limit"
@@ -272,11 +273,12 @@ def test_a_model_that_goes_round_in_circles_is_escalated_to_its_parent(
     host: HiveHost, talker: str
 ) -> None:
     """Q30."""
+    before = tool_uses(host, talker)
     job = assign(host, talker, "Go round.")
     host.until(lambda: operations(host, "escalate"), "it was not escalated", SECONDS)
     (row,) = operations(host, "escalate")
     assert row["caller"] == talker
-    assert tool_uses(host, "echo round") == 3
+    assert tool_uses(host, talker) == before + 3
     host.until(
         lambda: host.call("GetAgent", agent=talker)["activity"] == "blocked",
         "it is not blocked",
