@@ -208,7 +208,8 @@ class HiveHost:
                 self.call("Destroy", agent=row["name"], wait=20)
             elif row["state"] != "running":
                 self.call("Start", agent=row["name"])
-        self.wait("running", *tree)
+        if tree:
+            self.wait("running", *tree)
 
     def wait(self, state: str, *agents: str, seconds: float = 30) -> None:
         names = [agent.replace("_", "-") for agent in agents]
