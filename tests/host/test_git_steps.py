@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from fixtures.change_until_killed import change_until_killed
+from fixtures.forked import ForkedProgram, fork_program
 from fixtures.meta_repo import Meta, spec
 
 from hive_core.host.git.recovery import RecoveryKind
 
-ROOT = Path(__file__).parents[2]
 # What is there afterwards, in commits; the family itself is the first.
 STEPS = {"objects": 1, "locked": 1, "commit": 1, "committed": 2, "moved": 2}
 
 
-def changer(folder: Path, step: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "fixtures.change_until_killed", folder, step],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
-        cwd=ROOT, text=True, stdout=subprocess.PIPE,
-    )  # fmt: skip
+def changer(folder: Path, step: str) -> AbstractContextManager[ForkedProgram]:
+    return fork_program(lambda: change_until_killed(folder, step))
 
 
 def wake_up(folder: Path) -> Meta:
@@ -45,10 +40,9 @@ def wake_up(folder: Path) -> Meta:
 
 @pytest.mark.parametrize(("step", "commits"), STEPS.items())
 def test_a_kill_at_a_step_leaves_exactly_old_or_new(folder: Path, step: str, commits: int) -> None:
-    process = changer(folder, step)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
-    assert out == ""
+    with changer(folder, step) as process:
+        assert process.stdout.read() == ""
+        assert process.wait() == -signal.SIGKILL
     meta = wake_up(folder)
     assert len(meta.hive.specs) - 1 == commits
     meta.change(meta.hive.with_agent("later", "anna", spec(99)))
@@ -59,13 +53,11 @@ def test_a_kill_at_a_step_leaves_exactly_old_or_new(folder: Path, step: str, com
 def test_kills_at_any_moment_lose_no_change_that_was_acknowledged(folder: Path) -> None:
     chance = random.Random(5)  # noqa: S311 - no secret
     for _ in range(6):
-        process = changer(folder, "never")
-        assert process.stdout is not None
-        seen = [process.stdout.readline() for _ in range(chance.randrange(1, 20))]
-        process.kill()
-        seen += [line for line in process.stdout.readlines() if line.endswith("\n")]
-        process.wait()
-        process.stdout.close()
+        with changer(folder, "never") as process:
+            seen = [process.stdout.readline() for _ in range(chance.randrange(1, 20))]
+            process.kill()
+            seen += [line for line in process.stdout.readlines() if line.endswith("\n")]
+            process.wait()
         meta = wake_up(folder)
         behind = meta.git("rev-list", f"{seen[-1].strip()}..HEAD").split()
         assert len(behind) <= 1

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from fixtures.forked import fork_program
+from fixtures.ledger_processes import send_until_killed
 from fixtures.messages import UndoRequested, bodies, ids, letter, request_undo
 
 from hive_core.errors import StorageFull
@@ -144,17 +142,13 @@ def test_what_had_no_place_at_a_kill_gets_it_at_the_start(folder: Path) -> None:
 
 def batches_before_kill(folder: Path, least: int) -> int:
     """Batches that a process acknowledged before it was killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fixtures.ledger_processes", "send_until_killed", str(folder)],
-        cwd=ROOT, text=True, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
-    )  # fmt: skip
-    assert process.stdout is not None
     last = 0
-    while last < least:
-        last = int(process.stdout.readline())
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with fork_program(lambda: send_until_killed(folder)) as process:
+        while last < least:
+            last = int(process.stdout.readline())
+        process.kill()
+        process.stdout.read()
+        process.wait()
     return last
 
 

@@ -12,6 +12,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from fixtures.forked import fork_program
+from fixtures.ledger_processes import migrate, send_once, send_until_killed
 from fixtures.messages import UndoRequested, bodies, letter, request_undo
 from long import times
 
@@ -23,12 +25,15 @@ from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
 ROOT = Path(__file__).parents[2]
 
 
-def child(program: str, *words: object, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "fixtures.ledger_processes", program, *map(str, words)],
-        cwd=ROOT, text=True, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", **environment},
+def run_with_shim(shim: Path, fault: Path, *words: object) -> str:
+    """What `meet_a_fault` says, in a new interpreter: a library is preloaded at its start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fixtures.ledger_processes", *map(str, words)],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE, timeout=60, check=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "LD_PRELOAD": str(shim),
+             "HIVE_FAULT": str(fault)},
     )  # fmt: skip
+    return done.stdout
 
 
 def test_the_head_is_empty_at_first_and_kept_then(folder: Path) -> None:
@@ -161,9 +166,7 @@ def test_a_disk_that_is_full_or_fails(folder: Path) -> None:
     ):
         home = folder / kind
         home.mkdir()
-        fault = str(home / "fault")
-        process = child("meet_a_fault", home, kind, LD_PRELOAD=str(shim), HIVE_FAULT=fault)
-        assert process.communicate(timeout=60)[0].split() == said
+        assert run_with_shim(shim, home / "fault", home, kind).split() == said
         ledger = Ledger.open(home / "hive.db")
         result = bodies(ledger.messages.inbox("bob", dead=False, limit=10))
         # What was not acked after a failed fsync may be there or not.
@@ -178,9 +181,9 @@ def test_a_kill_around_commit_leaves_exactly_old_or_new(
     step: str,
     there: bool,  # noqa: FBT001
 ) -> None:
-    process = child("send_once", folder, step)
-    assert process.communicate(timeout=60)[0] == ""
-    assert process.returncode == -signal.SIGKILL
+    with fork_program(lambda: send_once(folder, step)) as process:
+        assert process.stdout.read() == ""
+        assert process.wait() == -signal.SIGKILL
     ledger = Ledger.open(folder / "hive.db")
     assert ledger.head == ("new" if there else "")
     assert ledger.messages.size("bob") == ((1, 5) if there else (0, 0))
@@ -191,13 +194,11 @@ def test_a_kill_around_commit_leaves_exactly_old_or_new(
 def test_kill_9_under_load_loses_nothing_acked(folder: Path) -> None:
     chance = random.Random(7)  # noqa: S311 - no secret
     for _ in range(times(2, 10)):
-        process = child("send_until_killed", folder)
-        assert process.stdout is not None
-        acked = [process.stdout.readline() for _ in range(chance.randrange(1, 400))]
-        process.kill()
-        acked += process.stdout.readlines()
-        process.wait()
-        process.stdout.close()
+        with fork_program(lambda: send_until_killed(folder)) as process:
+            acked = [process.stdout.readline() for _ in range(chance.randrange(1, 400))]
+            process.kill()
+            acked += process.stdout.readlines()
+            process.wait()
         last = int(acked[-1] if acked[-1].endswith("\n") else acked[-2])
         _check(folder, last)
 
@@ -226,8 +227,9 @@ def test_a_kill_in_a_migration_leaves_the_older_schema(folder: Path) -> None:
     (migrations / f"{number:04d}_more.sql").write_text(
         "CREATE TABLE more (a);\nINSERT INTO more VALUES (1);\n"
     )
-    process = child("migrate", folder, migrations, f"migration {number}")
-    assert process.communicate(timeout=60)[0] == ""
+    with fork_program(lambda: migrate(folder, migrations, f"migration {number}")) as process:
+        assert process.stdout.read() == ""
+        assert process.wait() == -signal.SIGKILL
     raw = sqlite3.connect(folder / "hive.db")
     assert raw.execute("PRAGMA user_version").fetchone() == (number - 1,)
     assert not raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'more'").fetchall()
