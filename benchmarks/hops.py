@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 from fixtures.world import World, world
 
@@ -46,12 +47,10 @@ def run() -> list[Row]:
 
 def count_rows(hive: World) -> list[Row]:
     """What does not depend on the machine."""
-    calls: Row = {
-        "name": f"{SEND}, Python calls", "value": python_calls_of_send(hive), "unit": "calls",
-    }  # fmt: skip
+    sends = calls_of_sends(hive)
+    calls: Row = {"name": f"{SEND}, Python calls", "value": sends.python, "unit": "calls"}
     both: Row = {
-        "name": f"{SEND}, Python and built-in calls", "value": all_calls_of_send(hive),
-        "unit": "calls",
+        "name": f"{SEND}, Python and built-in calls", "value": sends.all, "unit": "calls",
     }  # fmt: skip
     frames: Row = {
         "name": f"{SEND}, frames down to the handler", "value": frames_to_handler(hive),
@@ -86,26 +85,30 @@ def crowd() -> Iterator[World]:
             gc.set_threshold(*thresholds)
 
 
-def python_calls_of_send(hive: World) -> float:
-    """Calls of Python functions for one send of a batch, the batch's own calls divided by all.
+class SendCalls(NamedTuple):
+    """Calls for one send of a batch, the batch's own calls divided by all.
 
-    The average of many batches: in some of them all senders are due for what each does seldom,
-    such as the sum of its bytes in the ledger.
+    `python` and `all`, with built-in functions and methods, are averages of many batches: in some
+    of them all senders are due for what each does seldom, such as the sum of its bytes in the
+    ledger. `most` is `all` in the batch that takes most.
     """
-    connections = _open_connections(hive)
-    with counted_calls() as calls:
-        for _ in range(COUNTED_BATCHES):
-            _send_all(hive, connections)
-    return calls.total() / SENDERS / COUNTED_BATCHES
+
+    python: float
+    all: float
+    most: float
 
 
-def all_calls_of_send(hive: World, batches: int = COUNTED_BATCHES) -> float:
-    """The same with built-in functions and methods, as cProfile counts them."""
-    connections, profile = _open_connections(hive), cProfile.Profile()
-    for _ in range(batches):
+def calls_of_sends(hive: World) -> SendCalls:
+    """Count the calls of each batch with cProfile."""
+    connections, python, both = _open_connections(hive), list[int](), list[int]()
+    for _ in range(COUNTED_BATCHES):
+        profile = cProfile.Profile()
         profile.runcall(_send_all, hive, connections)
-    calls = sum(entry.callcount for entry in profile.getstats())
-    return calls / SENDERS / batches
+        entries = profile.getstats()
+        both.append(sum(entry.callcount for entry in entries))
+        python.append(sum(entry.callcount for entry in entries if isinstance(entry.code, CodeType)))
+    sends = SENDERS * COUNTED_BATCHES
+    return SendCalls(sum(python) / sends, sum(both) / sends, max(both) / SENDERS)
 
 
 def python_calls_of_move(hive: World) -> float:
