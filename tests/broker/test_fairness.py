@@ -196,7 +196,7 @@ class QueueOfParties:
 
 @pytest.mark.parametrize(("agents", "services"), [
     (1, (LOGIN,)), (1, (LOGIN, MODEL, EGRESS)),
-    (100, (LOGIN,)), (100, (MODEL, EGRESS)), (100, (LOGIN, MODEL, EGRESS)), (1000, (LOGIN,)),
+    (100, (LOGIN,)), (100, (MODEL, EGRESS)), (100, (LOGIN, MODEL, EGRESS)), (400, (LOGIN,)),
 ])  # fmt: skip
 def test_services_of_a_busy_host_get_a_quarter_of_the_loop_together_and_the_same_each(
     folder: Path, agents: int, services: tuple[str, ...]

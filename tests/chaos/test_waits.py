@@ -95,13 +95,19 @@ def trees() -> list[tuple[str, ast.Module]]:
 
 @cache
 def calls() -> list[tuple[str, str, ast.Call]]:
-    """File, name and call of every `owner.verb(...)`."""
+    """File, name and call of every `owner.verb(...)` that starts a program or changes the disk."""
     return [
         (file, ast.unparse(node.func), node)
         for file, tree in trees()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (node.func.attr in CHANGES or _is_subprocess(node.func.value))
     ]
+
+
+def _is_subprocess(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "subprocess"
 
 
 def test_every_program_that_is_started_has_a_deadline() -> None:

@@ -117,7 +117,7 @@ def test_attack_58_names_without_number_take_no_memory(root: Path) -> None:
 
     first = root / "node/state/first"
     first.touch()
-    few, many = peak(range(100)), peak(range(100, 20_000))
+    few, many = peak(range(100)), peak(range(100, 8_000))
     assert many < 3 * few
 
 

@@ -52,11 +52,14 @@ def test_attack_22_texts_that_differ_are_shown_differently(one: bytes, other: by
 
 def test_attack_22_of_all_characters_none_passes_that_cannot_be_seen() -> None:
     """Every code point; what passes is visible and unambiguous."""
-    nobodys = []
+    nobodys, letters = [], []
     for code in [*range(0xD800), *range(0xE000, 0x110000)]:
         char = chr(code)
         if unicodedata.category(char) in ("Cn", "Co"):
             nobodys.append(code)
+            continue
+        if unicodedata.category(char) == "Lo" and not is_ignorable(code):
+            letters.append(char)
             continue
         text = escape(char)
         if text == char:
@@ -64,7 +67,8 @@ def test_attack_22_of_all_characters_none_passes_that_cannot_be_seen() -> None:
             assert char in " \t" or not is_ignorable(code), hex(code)
         else:
             assert text == f"⟨U+{code:04X}⟩"
-    # Most are no character yet, or a private one.
+    # Most are no character yet, a private one, or a letter of a script without cases.
+    assert escape("".join(letters)) == "".join(letters)
     assert escape("".join(map(chr, nobodys))) == "".join(f"⟨U+{code:04X}⟩" for code in nobodys)
 
 
