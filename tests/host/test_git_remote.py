@@ -13,15 +13,17 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from each import for_each
 from fixtures.git_host import GitHostProcess, commit, objects, serve_people, tree
 
 from hive_core.host.git.pack_format import object_name
 from hive_core.varlink import encode
 
 
-@pytest.fixture
-def people(tmp_path: Path) -> Iterator[GitHostProcess]:
-    with serve_people(tmp_path) as host:
+@pytest.fixture(name="people", scope="module")
+def _people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitHostProcess]:
+    """A person's git; no test here reaches the daemon behind it."""
+    with serve_people(tmp_path_factory.mktemp("people")) as host:
         yield host
 
 
@@ -75,7 +77,7 @@ def evil_clone(
     return done.stderr, place
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         "refs/heads/../../config", "refs/heads/main\nfetch x", "HEAD", "refs/heads/-x",
