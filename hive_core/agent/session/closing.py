@@ -12,9 +12,10 @@ from typing import Final
 from hive_core.agent.letter import reply_body
 from hive_core.agent.reconnect import BatchedCall, Link
 from hive_core.agent.session.conversation import OpenConversation
+from hive_core.agent.session.meter import TurnUsage
 from hive_core.agent.session.parking import cancel_escalation
 from hive_core.agent.session.records import Record
-from hive_core.agent.session.services import SessionServices
+from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.state import ABANDONED, TurnState
 from hive_core.agent.session.tasks import IN_PROGRESS, SessionTasks
 
@@ -98,6 +99,25 @@ class TurnCloser:
             "turn_seconds": [_seconds(turn, end)], "idempotency_key": self._key(turn, "usage"),
         }, optional=True)  # fmt: skip
         return note, usage
+
+
+def close_lost_turn(services: SessionServices, link: Link, conversation: OpenConversation) -> bool:
+    """Begin or take up the task of the open turn; close the turn where that may not be, True then.
+
+    What has ended meanwhile is not worked on. This asks no model, and nothing of its request.
+    """
+    turn = conversation.state.turn
+    if turn is None or turn.end is not None or not turn.task:
+        return False
+    gone = SessionTasks(services, link).take_up(turn.task, turn.attempt)
+    if gone:
+        say(f"task {turn.task}: {gone}")
+        conversation.append({
+            "t": "end", "turn": turn.number, "status": ABANDONED, "text": turn.text, "error": gone,
+            "rounds": turn.rounds, **TurnUsage().fields(),
+        })  # fmt: skip
+        TurnCloser(services, link, conversation).close(turn)
+    return bool(gone)
 
 
 def _is_open(tasks: SessionTasks, turn: TurnState) -> bool:

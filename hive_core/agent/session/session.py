@@ -14,6 +14,7 @@ from typing import Final
 
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.calls import CallRunner
+from hive_core.agent.session.closing import close_lost_turn
 from hive_core.agent.session.context import TurnContext
 from hive_core.agent.session.conversation import OpenConversation
 from hive_core.agent.session.exchange import ModelExchange
@@ -117,6 +118,7 @@ class AgentSession:
             if conversation is None or not conversation.stop_turn(task, why):
                 return False
             self._start(name, after_park=True)
+            self._changed.notify_all()  # its thread may wait for room, which it needs no more
             return True
 
     def remind(self, text: str) -> None:
@@ -258,7 +260,7 @@ class AgentSession:
         """The thread of one conversation, until no turn is open or until it has to wait."""
         parked: Parked | None = None
         conversation.begin_request()
-        if self._take_room():
+        if self._take_room(conversation):
             try:
                 parked = self._run_or_end(conversation, was_parked)
             finally:
@@ -309,6 +311,9 @@ class AgentSession:
         guard = TurnGuard()
         while not conversation.is_idle and not self.services.stop.is_set():
             conversation.begin_request()
+            if conversation.ending and close_lost_turn(self.services, link, conversation):
+                self._note_memory(conversation)
+                return None  # there may be no room for the next turn
             inputs = len(conversation.inputs)
             context = self._read_context(conversation, link)
             if isinstance(context, Parked):
@@ -330,10 +335,13 @@ class AgentSession:
             parked = runner.run()
             if parked is not None:
                 return parked
-            if self.memory is not None:
-                self.memory.note(conversation.name, conversation.state)
+            self._note_memory(conversation)
             guard = runner.guard if runner.has_moved else TurnGuard()
         return None
+
+    def _note_memory(self, conversation: OpenConversation) -> None:
+        if self.memory is not None:
+            self.memory.note(conversation.name, conversation.state)
 
     def _call_runner(self, link: Link, context: TurnContext) -> CallRunner:
         services, servers = self.services, None
@@ -362,9 +370,12 @@ class AgentSession:
             escalate(self.services, link, conversation, parked)
             return parked
 
-    def _take_room(self) -> bool:
+    def _take_room(self, conversation: OpenConversation) -> bool:
+        """Wait for room; False when the session ends. A turn that is to be stopped needs none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._free > 0 or self.services.stop.is_set())
+            self._changed.wait_for(
+                lambda: self._free > 0 or conversation.ending or self.services.stop.is_set()
+            )
             if self.services.stop.is_set():
                 return False
             self._free -= 1

@@ -19,7 +19,7 @@ from hive_core.agent.session.calls import (
     CallRunner,
     error_text,
 )
-from hive_core.agent.session.closing import TurnCloser
+from hive_core.agent.session.closing import TurnCloser, close_lost_turn
 from hive_core.agent.session.compaction import OVERFLOW, Compactor
 from hive_core.agent.session.context import RequestPurpose, TurnContext, read_reminder
 from hive_core.agent.session.conversation import OpenConversation
@@ -44,7 +44,7 @@ from hive_core.agent.session.runtimes.cli_dialect import UNGRANTED
 from hive_core.agent.session.services import SessionServices, say
 from hive_core.agent.session.skill_files import store_skill_files
 from hive_core.agent.session.skill_limits import call_refusal, limit_record
-from hive_core.agent.session.state import ABANDONED, MEMORY, ToolCall, TurnState
+from hive_core.agent.session.state import MEMORY, ToolCall, TurnState
 from hive_core.agent.session.subagents.fork import ForkRunner
 from hive_core.agent.session.tasks import SessionTasks
 from hive_core.agent.session.toolset import SESSION
@@ -83,7 +83,7 @@ class TurnRunner:
     def run(self) -> Parked | None:
         """Run the open turn to its end, or until it has to wait."""
         turn = self.conversation.state.turn
-        if turn is None or (turn.end is None and not self._begin(turn)):
+        if turn is None or close_lost_turn(self.services, self.link, self.conversation):
             return None
         self.conversation.kill_call = self._kill_call
         try:
@@ -135,17 +135,6 @@ class TurnRunner:
         return True
 
     # The task of the turn.
-
-    def _begin(self, turn: TurnState) -> bool:
-        """Begin or take up the task of the turn; what has ended meanwhile is not worked on."""
-        if not turn.task:
-            return True
-        gone = SessionTasks(self.services, self.link).take_up(turn.task, turn.attempt)
-        if gone:
-            say(f"task {turn.task}: {gone}")
-            self._end(turn, ABANDONED, error=gone)
-            TurnCloser(self.services, self.link, self.conversation).close(turn)
-        return not gone
 
     def _recall_memories(self, turn: TurnState) -> None:
         """Put memories behind the input of a new turn; once logged, they are not chosen again."""

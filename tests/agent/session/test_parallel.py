@@ -171,6 +171,35 @@ def test_the_stop_of_one_task_leaves_the_other_running(host: SessionHost, model:
     assert model.seen == {"left": 2, "right": 1}
 
 
+def test_a_task_that_waits_is_cancelled_while_there_is_no_room(
+    host: SessionHost, model: TwoTasks
+) -> None:
+    """Another task and a letter have all of it, and go on: their machine is not started anew."""
+    busy = model.open["right"]
+    answers = {
+        "left": ModelAnswer("thinking"), "": ModelAnswer("chatting", held=busy),
+        "right": ModelAnswer(calls=[("r", "finish_task", REPORT)], held=busy),
+    }  # fmt: skip
+    host.model.answer = lambda number, _: answers[model.name_of(number)]
+    host.start()
+    host.send("how is it?")
+    host.until(lambda: len(host.model.bodies) == 1)
+    left = model.assign("left")
+    host.until(lambda: host.of_kind("park", f"task-{left}"))
+    right, third = model.assign("right"), model.assign("right")
+    host.until(lambda: len(host.model.bodies) == 4)
+    assert not host.task(third)["offered"]
+    host.world.call("lead", "cancel_task", task=left, reason="not needed")
+    host.until(lambda: host.task(left)["state"] == "cancelled" and is_closed(host, left))
+    assert host.events("forced") == []
+    assert host.task(third)["offered"]
+    assert host.replies() == []
+    model.let_go()
+    host.until(lambda: is_closed(host, right, third))
+    assert [host.task(task)["state"] for task in (right, third)] == ["done", "done"]
+    assert host.until(host.replies) == ["chatting"]
+
+
 def test_a_paused_task_goes_on_beside_a_running_one(host: SessionHost, model: TwoTasks) -> None:
     """The answer that it waits for goes into its conversation, whatever runs beside it."""
 

@@ -263,7 +263,9 @@ def tools_of(host: SessionHost, number: int) -> list[dict[str, dict[str, object]
     return tools
 
 
-def test_a_required_server_that_fails_parks_the_turn_and_says_why(tmp_path: Path) -> None:
+@pytest.fixture(name="parked")
+def _parked(tmp_path: Path) -> Iterator[SessionHost]:
+    """A session whose required server fails, so that no turn goes on."""
     (tmp_path / "agent.toml").write_text('[mcp.own]\ncommand = ["false"]\nrequired = true\n')
     with (
         world(None, "root/lead:lead", "lead/worker:worker") as made,
@@ -271,11 +273,26 @@ def test_a_required_server_that_fails_parks_the_turn_and_says_why(tmp_path: Path
     ):
         host.environment["HIVE_CONFIG"] = str(tmp_path)
         host.start()
-        host.send("Echo.")
-        host.until(lambda: host.events("escalate"))
-        assert host.model.bodies == []
-        letters = [str(row["body"]) for row in host.world.mail("lead")]
-        assert any("the required MCP server own failed: it ended with 1" in it for it in letters)
+        yield host
+
+
+def test_a_required_server_that_fails_parks_the_turn_and_says_why(parked: SessionHost) -> None:
+    parked.send("Echo.")
+    parked.until(lambda: parked.events("escalate"))
+    assert parked.model.bodies == []
+    letters = [str(row["body"]) for row in parked.world.mail("lead")]
+    assert any("the required MCP server own failed: it ended with 1" in it for it in letters)
+
+
+def test_a_task_is_cancelled_although_its_required_server_fails(parked: SessionHost) -> None:
+    """Without a new start of the machine, and the next task has its turn."""
+    task = parked.assign("Echo.")
+    parked.until(lambda: parked.of_kind("park", f"task-{task}"))
+    later = parked.assign("Echo again.")
+    parked.world.call("lead", "cancel_task", task=task, reason="not needed")
+    parked.until(lambda: parked.task(task)["state"] == "cancelled")
+    assert parked.events("forced") == []
+    parked.until(lambda: parked.of_kind("park", f"task-{later}"))
 
 
 @pytest.mark.parametrize(
