@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,17 +27,19 @@ from fixtures.fake_broker import FakeBroker, fake_broker
 from fixtures.hostile_answers import Fixed, HostileAnswers
 from fixtures.hostile_text import HOSTILE
 from fixtures.page_shape import Shape, read_shape
-from long import times
+from long import at_most, times
+from typing_extensions import override
 
 from hive_core.errors import HiveError, NotAllowed, NotFound
 from hive_core.model.wire.record import EVENT_KINDS
 from hive_core.varlink import Message
-from hive_core.web.frames import GAP
+from hive_core.web.frames import Frame, FrameLog
 from hive_core.web.hub import TOPICS
 from hive_core.web.pages import agent, cost, more, selected
 from hive_core.web.routes import ROUTES
 from hive_core.web.timeline import KINDS
 
+_FIRST_MOST: Final = 5  # of each topic
 HARMLESS: Final = "a/word"  # whole it is no name of an agent, as the others
 _TEXTS: Final = {
     "markup": HOSTILE[3] + HOSTILE[1] + HOSTILE[0] + HOSTILE[5],
@@ -90,6 +93,8 @@ class HostileHive:
         self.served, self.broker = served, broker
         web = served.app.web
         web.logins.clock = web.reads.clock = served.app.clock = Ticking()
+        log = web.hub.frames = FirstFrames()
+        self.first = log.first
         answers = HostileAnswers(text)
         self.answers = {**answers.table(), **choose_answers(answers)}
         broker.answers = self.answers
@@ -249,33 +254,42 @@ def walk(hive: HostileHive, text: str) -> dict[str, Shape]:
     return shapes
 
 
+class FirstFrames(FrameLog):
+    """The newest frames, and the first ones of each topic, however many follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: defaultdict[str, list[Frame]] = defaultdict(list)
+
+    @override
+    def add(self, topic: str, content: Mapping[str, object]) -> Frame:
+        frame = super().add(topic, content)
+        if len(self.first[topic]) < _FIRST_MOST:
+            self.first[topic].append(frame)
+        return frame
+
+
 def frames(hive: HostileHive) -> dict[str, set[str]]:
-    """The shapes of all markup in the frames of its streams, by topic."""
-    log = hive.served.app.web.hub.frames
-    shapes: dict[str, set[str]] = {}
-    last = 0
-    while not {"tree", "attention", "audit"} <= shapes.keys():
+    """The shapes of all markup in the first frames of its streams, by topic."""
+    live_topics, deadline = {"tree", "attention", "audit"}, time.monotonic() + at_most(30)
+    while missing := live_topics - {topic for topic in TOPICS if hive.first[topic]}:
         assert hive.get("/badge").status == 200, "hived is followed no longer"
-        try:
-            unseen = log.after(f"{log.epoch}-{last}", TOPICS)
-        except RuntimeError:  # the dashboard, in its own thread, has added a frame meanwhile
-            continue
-        if unseen == [GAP]:  # the oldest are no longer kept
-            last = (last + log.number + 1) // 2
-            continue
-        for frame in unseen:
-            last = frame.number
-            assert frame.plain.isascii()
-            assert frame.plain.count(b"\n") == len(("event", "id", "data", "")), "a line too many"
-            values = json.loads(frame.plain.partition(b"data: ")[2])
-            for html in [
-                *dict(values.get("rows", {})).values(),
-                *dict(values.get("first", {})).values(),
-            ]:
-                shape, faults = read_shape(html)
-                assert faults == [], frame.topic
-                shapes.setdefault(frame.topic, set()).add(str(shape))
-    return shapes
+        assert time.monotonic() < deadline, missing
+    shapes: dict[str, set[str]] = {}
+    for frame in [
+        frame for topic_frames in list(hive.first.values()) for frame in list(topic_frames)
+    ]:
+        assert frame.plain.isascii()
+        assert frame.plain.count(b"\n") == len(("event", "id", "data", "")), "a line too many"
+        values = json.loads(frame.plain.partition(b"data: ")[2])
+        for html in [
+            *dict(values.get("rows", {})).values(),
+            *dict(values.get("first", {})).values(),
+        ]:
+            shape, faults = read_shape(html)
+            assert faults == [], frame.topic
+            shapes.setdefault(frame.topic, set()).add(str(shape))
+    return {topic: shapes[topic] for topic in live_topics}
 
 
 def text_of(answer: Answer) -> str:
