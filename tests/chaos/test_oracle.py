@@ -120,7 +120,7 @@ def delete_spec(evidence: Evidence) -> None:
 MAKE_UP = (
     "INSERT INTO messages SELECT id + 1, sender, recipient, relation, kind, thread, reply_to,"
     " priority, sent_at, expires_at, body, source, hops FROM messages ORDER BY id DESC LIMIT 1",
-    "INSERT INTO queue SELECT inbox, state, rank, id + 1, size, attempt, due, why FROM queue"
+    "INSERT INTO queue SELECT inbox, state, rank, id + 1, size, attempt, due, why, died FROM queue"
     " ORDER BY id DESC LIMIT 1",
 )
 DAMAGES: dict[str, tuple[Damage, str]] = {

@@ -125,16 +125,16 @@ def test_an_agent_grants_no_more_than_it_has(host: HiveHost) -> None:
 
 
 def test_max_children_bounds_the_children_of_an_agent(host: HiveHost) -> None:
-    """H8: 10 by default; a stopped child counts, a destroyed one does not."""
+    """H8: 10 by default; a stopped child counts, a destroyed one does not, nor a zombie (K4)."""
     assert host.call("GetAgent", agent="ann")["max_children"] == 10
     host.grow(clan={"parent": "ann", "role": "lead", "max_children": 2})
     for name in ("kid-0", "kid-1"):
-        assert not host.ask("clan", "Spawn", name=name, role="task").error
+        assert not host.ask("clan", "Spawn", name=name, role="lead").error
     host.ask("clan", "Stop", agent="kid-0", wait=20)
-    full = host.ask("clan", "Spawn", name="kid-2", role="task")
+    full = host.ask("clan", "Spawn", name="kid-2", role="lead")
     assert (full.error, full.reason) == ("LimitReached", "max_children (2) of clan reached")
     host.ask("clan", "Destroy", agent="kid-0")
-    assert not host.ask("clan", "Spawn", name="kid-2", role="task").error
+    assert not host.ask("clan", "Spawn", name="kid-2", role="lead").error
     host.close_connections("clan")
     host.call("Destroy", agent="clan", recursive=True, wait=30)
 
