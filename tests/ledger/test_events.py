@@ -163,6 +163,7 @@ def test_the_chain_goes_on_over_a_restart(folder: Path) -> None:
     ("sql", "broken"),
     [
         ("UPDATE events SET body = replace(body, 'anna', 'carl') WHERE seq = 4", 4),
+        ("UPDATE events SET body = replace(body, 'anna', 'daemon') || ' ' WHERE seq = 4", 4),
         ("UPDATE events SET digest = zeroblob(32) WHERE seq = 4", 4),
         ("DELETE FROM events WHERE seq = 4", 4),
         ("DELETE FROM events WHERE seq = 1", 1),

@@ -220,9 +220,9 @@ class AuditLog:
                 if before != end[0]:
                     return end[0] + 1
                 end = (seq, link(end[1], body))
-                shares[payer_of(body)] += len(body.encode()) + AROUND
                 if stored != end[1]:
-                    return seq
+                    return seq  # what it says is not read: it may be no event at all
+                shares[payer_of(body)] += len(body.encode()) + AROUND
             if len(rows) < _PAGE:
                 break
             yield
