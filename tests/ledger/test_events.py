@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hive_core.ledger.audit.event_heads import Heads
 from hive_core.ledger.audit.event_json import form
 from hive_core.ledger.audit.events import AuditEntry
+from hive_core.ledger.core.connection import Damaged
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.wire.record import Event
 
@@ -164,6 +165,7 @@ def test_the_chain_goes_on_over_a_restart(folder: Path) -> None:
     [
         ("UPDATE events SET body = replace(body, 'anna', 'carl') WHERE seq = 4", 4),
         ("UPDATE events SET body = replace(body, 'anna', 'daemon') || ' ' WHERE seq = 4", 4),
+        ("""UPDATE events SET body = '{"after":x' WHERE seq = 4""", 4),
         ("UPDATE events SET digest = zeroblob(32) WHERE seq = 4", 4),
         ("DELETE FROM events WHERE seq = 4", 4),
         ("DELETE FROM events WHERE seq = 1", 1),
@@ -185,6 +187,25 @@ def test_an_edit_or_a_deletion_is_found(folder: Path, sql: str, broken: int) -> 
     raw.close()
     ledger = Ledger.open(folder / "hive.db", primed=0)
     assert ledger.events.verify() == broken
+    ledger.close()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"fields":1}', '{"a":1} ', '{"time":"x"}'])
+def test_a_reader_of_a_changed_event_is_told_its_number(folder: Path, text: str) -> None:
+    empty_ledger().plant(folder)
+    ledger = Ledger.open(folder / "hive.db", primed=0)
+    with ledger.transaction():
+        for _ in range(3):
+            append(ledger)
+    ledger.close()
+    with closing(sqlite3.connect(folder / "hive.db")) as raw, raw:
+        raw.execute("UPDATE events SET body = ? WHERE seq = 2", (text,))
+    ledger = Ledger.open(folder / "hive.db", primed=0)
+
+    for read in (ledger.events.heads, ledger.events.page):
+        with pytest.raises(Damaged, match="cannot read event 2 of the audit log"):
+            read(0, 3)
+        assert len(read(2, 3)) == 1
     ledger.close()
 
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from hive_core.ledger.audit.event_json import damaged_event
+
 # Number of cached heads, so that many followers read the log once.
 _KEPT: Final = 8192
 # Events that are loaded at once.
@@ -33,18 +35,22 @@ def head_of(seq: int, body: str) -> EventHead:
 
     In JSON, a quote inside a text is escaped. So each pattern here matches only at its own place:
     the caller precedes the fields, and only texts follow the kind, the operation first.
+    Damaged: the text is none of an event.
     """
-    at = body.rfind(_KIND) + len(_KIND)
-    kind_end = body.find('","', at)
-    operation = kind_end + len(_OPERATION)
-    behind = body.rfind(_TARGET) + len(_TARGET)
-    time = body.rfind(_TIME)
-    first = body.find(_CALLER) + len(_CALLER)
-    return EventHead(
-        seq, _text(body, at, kind_end), _text(body, first, body.find('","', first)),
-        _text(body, behind, time), float(body[time + len(_TIME) : -1]),
-        _text(body, operation, body.find('","', operation)),
-    )  # fmt: skip
+    try:
+        at = body.rfind(_KIND) + len(_KIND)
+        kind_end = body.find('","', at)
+        operation = kind_end + len(_OPERATION)
+        behind = body.rfind(_TARGET) + len(_TARGET)
+        time = body.rfind(_TIME)
+        first = body.find(_CALLER) + len(_CALLER)
+        return EventHead(
+            seq, _text(body, at, kind_end), _text(body, first, body.find('","', first)),
+            _text(body, behind, time), float(body[time + len(_TIME) : -1]),
+            _text(body, operation, body.find('","', operation)),
+        )  # fmt: skip
+    except ValueError as error:
+        raise damaged_event(seq) from error
 
 
 def _text(body: str, start: int, end: int) -> str:

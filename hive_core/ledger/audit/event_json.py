@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from hashlib import sha256
 from json.encoder import encode_basestring as _quoted
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hive_core.ledger.core.connection import Damaged
 from hive_core.model.wire.record import Event
 
 if TYPE_CHECKING:
@@ -60,14 +62,28 @@ def link(before: bytes, body: str) -> bytes:
 
 
 def parse_event(seq: int, digest: bytes, body: str) -> Event:
-    values: dict[str, Any] = json.loads(body)
-    values.pop("after", None)
-    fields = MappingProxyType(values.pop("fields"))
-    return Event(seq=seq, **values, fields=fields, digest=digest.hex())
+    """The event with this number. Damaged: the text is none of an event."""
+    try:
+        values: dict[str, Any] = json.loads(body)
+        values.pop("after", None)
+        fields = MappingProxyType(values.pop("fields"))
+        return Event(seq=seq, **values, fields=fields, digest=digest.hex())
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise damaged_event(seq) from error
+
+
+def damaged_event(seq: int) -> Damaged:
+    """The error of a reader who meets a text that somebody has changed in the ledger."""
+    return Damaged(
+        f"cannot read event {seq} of the audit log: its text is none of an event;"
+        " `hive call CheckEvents` checks the log"
+    )
 
 
 def number_before(seq: int, body: str) -> int:
-    """The number of the event before this one in the chain."""
+    """The number of the event before this one in the chain; its own where the text has none."""
     if not body.startswith(AFTER):
         return seq - 1
-    return int(body[len(AFTER) : body.index(",")])
+    with suppress(ValueError):
+        return int(body[len(AFTER) : body.index(",")])
+    return seq
