@@ -14,9 +14,9 @@ from hive_core.surfaces.shape import Schema, params_schema, result_schema
 SERVED: Final = (OperationClass.VIEWER, OperationClass.OPERATOR, OperationClass.BY_PARAMS)
 _ERRORS: Final = {
     "400": "The request does not fit the schema.",
-    "401": "There is no valid token.",
+    "401": "The request has no valid token.",
     "403": "The token may not do this.",
-    "404": "There is no such operation, agent or thing.",
+    "404": "The operation, the agent or the thing does not exist.",
     "409": "The state of the thing does not allow it.",
     "422": "A value is not valid here.",
     "429": "A limit is reached; see `Retry-After`.",

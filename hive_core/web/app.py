@@ -263,7 +263,7 @@ def _renewing(scope: Scope, send: Send) -> Send:
 def _with_security_headers(send: Send) -> Send:
     """Wrap `send` to add the security headers; a header that the response sets itself stays."""
 
-    async def send_secured(message: dict[str, object]) -> None:
+    async def send_with_headers(message: dict[str, object]) -> None:
         if message["type"] == "http.response.start":
             headers = list(message["headers"])  # type: ignore[call-overload]  # pairs, as ASGI says
             names = {name for name, _ in headers}
@@ -276,7 +276,7 @@ def _with_security_headers(send: Send) -> Send:
             }
         await send(message)
 
-    return send_secured  # type: ignore[return-value]  # ASGI messages are dicts
+    return send_with_headers  # type: ignore[return-value]  # ASGI messages are dicts
 
 
 def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:

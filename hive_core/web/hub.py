@@ -69,8 +69,8 @@ class Hub:
     """Follows hived, and tells the streams what has changed.
 
     `forget_reads` is called before pages are told to read again: a reply from before the change may
-    be kept still, and the next frame of the topic may be a minute away. After a fault that nobody
-    expects, what has failed begins anew after `fault_pause` seconds.
+    be kept still, and the next frame of the topic may be a minute away. A loop that an unexpected
+    fault ends begins again after `fault_pause` seconds.
     """
 
     logins: Logins
@@ -208,7 +208,7 @@ class Hub:
             return
 
     async def _follow_agents(self, login: BrowserLogin) -> None:
-        connection = await self.logins.open_shared(login)
+        connection = await self.logins.open_stream_connection(login)
         try:
             parameters: Message = {"every": _EVERY, "figures": True}
             async for page in connection.stream("watch_agents", parameters):
@@ -231,7 +231,7 @@ class Hub:
             self._publish("tree", {"rows": rows})
 
     async def _follow_events(self, login: BrowserLogin) -> None:
-        connection = await self.logins.open_shared(login)
+        connection = await self.logins.open_stream_connection(login)
         newest: Message = {"last": EVENTS_KEPT, "limit": EVENTS_KEPT}
         parameters = newest if self._after is None else {"after": self._after, "limit": EVENTS_KEPT}
         parameters = {**parameters, "every": _EVENTS_EVERY, "mail_rate": _MAIL_A_SECOND}

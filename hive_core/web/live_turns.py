@@ -137,7 +137,7 @@ class TurnFollowers:
         login = self.logins.any()
         if login is None:
             raise Unreachable("no login is active")
-        return await self.logins.open_shared(login)
+        return await self.logins.open_stream_connection(login)
 
 
 def take_parts(turns: dict[str, RunningTurn], page: Message) -> list[Message]:

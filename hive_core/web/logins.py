@@ -120,8 +120,8 @@ class Logins:
         for login in list(self._logins.values()):
             self.forget(login)
 
-    async def open_shared(self, login: BrowserLogin) -> DaemonConnection:
-        """A further connection on behalf of the login, for a stream that all pages share."""
+    async def open_stream_connection(self, login: BrowserLogin) -> DaemonConnection:
+        """Open a further connection on behalf of the login, for a stream that all pages share."""
         connection = await DaemonConnection.open(self.socket)
         try:
             await connection.call("open_login", {"credential": login.secret})

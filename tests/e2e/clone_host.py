@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
-from environments import environment_of
 
 RULES = Path(__file__).parents[1] / "fixtures/clones.toml"
 SETTINGS = '[deploy]\nwindow = 1\n[egress]\nallow = ["*.example.org:443"]\n'
@@ -79,12 +77,6 @@ def prepare_clone_host(shared_host: SharedHost) -> HiveHost:
     """The host with its models, which answer by the rules."""
     files = {"models.toml": MODELS, "rules.toml": RULES.read_text()}
     return shared_host.prepare("clones", SETTINGS, files=files)
-
-
-def need_runtime() -> None:
-    """A lab without a network has no libraries of models; all else here is tested without them."""
-    if environment_of("runtime") is None:
-        pytest.skip("what sessions import could not be fetched")
 
 
 def attempt(host: HiveHost, agent: str, uid: int, *words: Words) -> list[Any]:

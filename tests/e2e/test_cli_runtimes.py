@@ -13,9 +13,10 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from e2e.clone_host import need_runtime, prepare_clone_host, run_turn, wait_for_approval
+from e2e.clone_host import prepare_clone_host, run_turn, wait_for_approval
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
+from environments import need_environment
 
 pytestmark = pytest.mark.lab
 
@@ -41,7 +42,7 @@ GATE = 'cd /agents/cody/state/work; printf %s "$1" | HIVE_TASK="$2" hive-agent g
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    need_runtime()
+    need_environment("runtime")
     made = prepare_clone_host(shared_host)
     made.run("mkdir", "-p", "/usr/local/lib/hive-clis/claude/bin")
     made.run("sh", "-ec", INSTALL, text=CLI.read_text())

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
-from environments import environment_of
+from environments import need_environment
 
 pytestmark = pytest.mark.lab
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -186,8 +186,7 @@ def talking(host: HiveHost) -> HiveHost:
 
 def test_an_mcp_client_in_a_container_acts_as_its_agent(talking: HiveHost) -> None:
     host = talking
-    if environment_of("runtime") is None:
-        pytest.skip("what sessions import could not be fetched")
+    need_environment("runtime")
     python = ("PYTHONPATH=/opt/hive/runtime", "/usr/bin/python3", "-c", MCP_CLIENT)
     names, hints, sent, failed, refusal, refused = json.loads(
         host.inside("ann", *AS_USER, *python).splitlines()[-1]

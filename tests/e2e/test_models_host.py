@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
-from environments import environment_of
+from environments import need_environment
 
 pytestmark = pytest.mark.lab
 
@@ -60,8 +60,7 @@ print(*(find_spec(name).origin for name in names), sep="\\n")
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    if environment_of("small") is None:
-        pytest.skip("the embedded model could not be fetched: a host works without it")
+    need_environment("small")
     return shared_host.prepare("models")
 
 

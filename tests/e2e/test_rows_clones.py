@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from e2e.clone_host import (
     deploy,
-    need_runtime,
     prepare_clone_host,
     propose,
     records,
@@ -17,6 +16,7 @@ from e2e.clone_host import (
 )
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
+from environments import need_environment
 
 pytestmark = pytest.mark.lab
 
@@ -32,7 +32,7 @@ done
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
     made = prepare_clone_host(shared_host)
-    need_runtime()
+    need_environment("runtime")
     return made
 
 

@@ -9,9 +9,10 @@ import json
 from typing import Any
 
 import pytest
-from e2e.clone_host import need_runtime, prepare_clone_host, records, run_turn
+from e2e.clone_host import prepare_clone_host, records, run_turn
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
+from environments import need_environment
 
 from hive_core.model.agents.phase import PHASES, QueenPhase
 
@@ -28,7 +29,7 @@ with sqlite3.connect("/var/lib/hive/hive.db", timeout=30) as ledger:
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    need_runtime()
+    need_environment("runtime")
     made = prepare_clone_host(shared_host)
     queen = {"role": "daemon", "profile": "queen", "parent": "root", "runtime": "builtin"}
     made.grow(queen={**queen, "add_capabilities": ["artifact.write"]})

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from e2e.clone_host import deploy, need_runtime, prepare_clone_host, records, run_turn
+from e2e.clone_host import deploy, prepare_clone_host, records, run_turn
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
+from environments import need_environment
 
 pytestmark = pytest.mark.lab
 
@@ -64,7 +65,7 @@ for target in sys.argv[1:]:
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
     made = prepare_clone_host(shared_host)
-    need_runtime()
+    need_environment("runtime")
     return made
 
 

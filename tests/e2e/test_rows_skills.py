@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from e2e.clone_host import SETTINGS as CLONE_SETTINGS
-from e2e.clone_host import need_runtime
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
+from environments import need_environment
 
 pytestmark = pytest.mark.lab
 
@@ -59,7 +59,7 @@ def skill(name: str, head: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    need_runtime()
+    need_environment("runtime")
     files = {
         "models.toml": MODELS, "rules.toml": RULES,
         "skills/bees/SKILL.md": skill("bees", "allowed-tools: Read, Grep\n"),

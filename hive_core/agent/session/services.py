@@ -152,7 +152,7 @@ def fault_text(error: HiveError | OSError) -> str:
 
 
 def describe_fault(error: Exception) -> str:
-    """The same; of a fault that nobody expects, the report with its traceback."""
+    """The same; for any other fault, the report with its traceback."""
     if isinstance(error, HiveError | OSError):
         return fault_text(error)
     return report_text("hive-agent", error)

@@ -249,7 +249,7 @@ class AgentSession:
         if conversation.is_idle:
             return
         was_parked = self._parked.pop(name, None) if after_park else None
-        conversation.set_parked(is_parked=False)
+        conversation.note_parking(is_parked=False)
         thread = threading.Thread(
             target=self._run, args=(conversation, was_parked), name=name, daemon=True
         )
@@ -269,7 +269,7 @@ class AgentSession:
             del self._running[conversation.name]
             if parked is not None:
                 self._parked[conversation.name] = parked
-                conversation.set_parked(is_parked=True)
+                conversation.note_parking(is_parked=True)
                 if conversation.has_news(budget=parked.budget):
                     self._start(conversation.name, after_park=True)
             elif not self.services.stop.is_set():

@@ -360,7 +360,7 @@ class Messages:
         """Make a part of a closed inbox dead, oldest first in each state.
 
         The daemon's own letters end like read ones: they told the recipient about itself, and
-        nobody waits to hear what became of them.
+        their sender, the daemon, needs no notice of their end.
         """
         rows = self._db.rows(
             "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, p.party FROM queue q"

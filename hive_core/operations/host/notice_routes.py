@@ -50,7 +50,7 @@ def note_routes(call: Call, params: NoteRoutesParams) -> Record[Result] | Result
 
 
 def route_alarms(ledger: Ledger, settings: Settings) -> Iterator[str]:
-    """The operator's alarm about each of them; none where no route is wanted any more."""
+    """Yield the operator's alarm about each faulty route, while the settings have routes."""
     if settings.notify.routes:
         for name, reason in _stored_faults(ledger).items():
             yield f"hive-notify sends nothing by route {name}, as it says: {reason}"

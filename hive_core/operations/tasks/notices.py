@@ -155,8 +155,8 @@ def notify_assigner(call: Call, task: Task) -> None:
 def correct_news(call: Call, party: str, task: str, *, forget: bool) -> None:
     """Rewrite an unread message after a step about which the assigner gets no message.
 
-    `forget`: leave the task out, because the party took the step itself or is no longer its
-    assigner.
+    `forget`: leave the task out, because the party took the step itself, or the task has another
+    assigner now.
     """
     before = call.ledger.tasks.news.get(party)
     news = before
@@ -173,7 +173,7 @@ def correct_news(call: Call, party: str, task: str, *, forget: bool) -> None:
 
 
 def forget_end(call: Call, party: str, id_: str) -> bool:
-    """Leave a task that has ended out of the news of its assigner, who has seen its end.
+    """Leave a task that has ended out of the news of its assigner. The assigner has seen the end.
 
     Return whether the news had it.
     """

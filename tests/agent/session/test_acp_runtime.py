@@ -57,7 +57,7 @@ def prompt_text(row: Mapping[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("table", "reason"),
     [("[acp]\ncommand = 'my-agent --acp'\n",
-      "'my-agent', the `command` of [acp] in {file}, is no program of this container"),
+      "this container lacks 'my-agent', the `command` of [acp] in {file}"),
      ("", "[acp] of {file} names no `command`")],
 )  # fmt: skip
 def test_a_program_that_is_not_there_is_named_with_its_file_and_what_helps(

@@ -187,7 +187,7 @@ def test_a_letter_behind_a_turn_that_could_not_be_closed_begins_the_next_turn(
     conversation = OpenConversation(tmp_path, "main")
     conversation.add_input({"kind": "mail", "id": "m1", "text": "first"})
     conversation.append({"t": "end", "turn": 1, "status": "error"})
-    conversation.set_parked(is_parked=True)
+    conversation.note_parking(is_parked=True)
     assert conversation.add_input({"kind": "mail", "id": "m2", "text": "second"})
     conversation.append({"t": "closed", "turn": 1})
     assert [row["text"] for row in conversation.inputs] == ["second"]

@@ -83,9 +83,9 @@ class CustomAcpDialect(AcpDialect):
             raise CliMissing(f"cannot run acp: [acp] of {self._file} names no `command` ({_SEE})")
         if shutil.which(command[0]) is None:
             raise CliMissing(
-                f"cannot run acp: {command[0]!r}, the `command` of [acp] in {self._file}, is no"
-                " program of this container; install it in the image of the agent, or for the"
-                f" image `host` in /usr/local/bin of the host ({_SEE})"
+                f"cannot run acp: this container lacks {command[0]!r}, the `command` of [acp] in"
+                f" {self._file}; install it in the image of the agent, or for the image `host` in"
+                f" /usr/local/bin of the host ({_SEE})"
             )
 
     def tool_names(self, kinds: Mapping[str, str]) -> Mapping[str, str]:
