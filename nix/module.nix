@@ -162,7 +162,6 @@ in
     users.groups.hive-notify = { };
     users.groups.hive-otel = { };
     users.groups.hive-login.members = [ "hive-web" "hive-notify" "hive-otel" ];
-    users.groups.hive-proxy = { };
     users.users.hive-web = {
       isSystemUser = true;
       group = "hive-web";

@@ -61,7 +61,7 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
         assert fresh.run("test", "-e", path, check=False).returncode == 1, path
     for account in (
         ("passwd", "hive"), ("passwd", "hive-web"), ("group", "hive"), ("group", "hive-operator"),
-        ("group", "hive-login"), ("group", "hive-proxy"),
+        ("group", "hive-login"),
     ):  # fmt: skip
         assert fresh.run("getent", *account, check=False).returncode == 2
 

@@ -161,7 +161,7 @@ def test_operators_have_a_group_and_the_daemon_an_account() -> None:
     users = ask("e.config.users", host_with(operators=["alice"]))
     assert users["groups"] == {
         "hive": {}, "hive-model": {}, "hive-small": {}, "hive-egress": {},
-        "hive-web": {}, "hive-notify": {}, "hive-otel": {}, "hive-proxy": {},
+        "hive-web": {}, "hive-notify": {}, "hive-otel": {},
         "hive-login": {"members": list(layout.LOGIN_USERS)},
         "hive-operator": {"members": ["alice"]},
     }  # fmt: skip

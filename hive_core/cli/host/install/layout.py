@@ -23,9 +23,8 @@ EGRESS_USER: Final = "hive-egress"  # connects agents to the internet
 # They act on login.sock on behalf of accounts: the dashboard, notifications, traces.
 LOGIN_USERS: Final = ("hive-web", "hive-notify", "hive-otel")
 LOGINS: Final = "hive-login"  # may open login.sock
-PROXIES: Final = "hive-proxy"  # web servers before the dashboard
 OPERATORS: Final = "hive-operator"
-GROUPS: Final = (OPERATORS, LOGINS, PROXIES)
+GROUPS: Final = (OPERATORS, LOGINS)
 NO_HOME: Final = "/nonexistent"
 JOURNAL: Final = "systemd-journal"
 HOME: Final = "/var/lib/hive"
