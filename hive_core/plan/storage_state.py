@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from hive_core.model.names import is_job_id
 from hive_core.plan import actions as a
 from hive_core.plan.daemon_actions import (
     DaemonAction,
@@ -33,12 +34,17 @@ class StorageState:
     stores: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def update(self, facts: StorageFacts) -> None:
-        """Take over a fresh observation. What a removed socket directory showed is gone with it."""
+        """Take over a fresh observation. What a removed socket directory showed is gone with it.
+
+        The mounts of a job are of who runs it: taken for leftovers of an unknown agent, they would
+        be unmounted by `hive gc` while the job runs.
+        """
         self.parents.clear()
         for lineage in facts.nodes:
             self._put(lineage)
         self.archives, self.roots = set(facts.archives), set(facts.roots)
-        self.mounts, self.socket_directories = set(facts.mounts), set(facts.socket_directories)
+        self.mounts = {name for name in facts.mounts if not is_job_id(name)}
+        self.socket_directories = set(facts.socket_directories)
         self.listening &= self.socket_directories
         self._shut(self.identities.keys() - self.socket_directories)
 

@@ -6,16 +6,12 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
-from uuid import UUID
 
 from hive_core.host.systemd.cpu_time import name_of
 from hive_core.model.agents.machine import Cpu, Exit
-from hive_core.model.names import is_uuid
+from hive_core.model.names import is_job_id
 
 log = logging.getLogger(__name__)
-# the UUID version of job ids, which `plan.agent_steps` computes from the work
-JOB_VERSION: Final = 5
 
 
 def read(folder: Path, uuid: str) -> Exit | None:
@@ -41,12 +37,7 @@ def list_jobs(folder: Path) -> list[str]:
     except OSError as error:
         log.warning("Cannot list exit records: %s", error)
         return []
-    return [name for name in names if is_job(name)]
-
-
-def is_job(name: str) -> bool:
-    """Whether a name is the id of a job, and not of an agent."""
-    return is_uuid(name) and UUID(name).version == JOB_VERSION
+    return [name for name in names if is_job_id(name)]
 
 
 def _cpu(record: Mapping[str, object]) -> Cpu | None:

@@ -22,7 +22,7 @@ from hive_core.errors import Busy, HiveError, Internal, TimedOut, Unreachable
 from hive_core.host.systemd import exits
 from hive_core.host.systemd.bus import Unit
 from hive_core.host.systemd.job_exchange import Exchange, sweep
-from hive_core.model.names import is_uuid, job_unit
+from hive_core.model.names import is_job_id, is_uuid, job_unit
 from hive_core.model.wire.record import LogQuery
 from hive_core.plan.actions import (
     JOB_BASES,
@@ -116,7 +116,7 @@ class NspawnJobs:
         except HiveError as error:
             log.warning("Cannot list the mounts of jobs: %s", error)
             return []
-        return [name for name in facts.mounts if exits.is_job(name)]
+        return [name for name in facts.mounts if is_job_id(name)]
 
     async def run(self, action: RunJob) -> Result:
         async with self._turns:
