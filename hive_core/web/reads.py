@@ -62,13 +62,17 @@ class SharedReads:
     ) -> asyncio.Task[Message]:
         reply = asyncio.create_task(self._call(key, login, operation, values))
         self._running[key] = RunningRead(login, reply)
-        reply.add_done_callback(lambda _: self._running.pop(key, None))
         return reply
 
     async def _call(
         self, key: str, login: BrowserLogin, operation: str, values: Message
     ) -> Message:
-        reply = await login.connection.call(operation, values)
+        try:
+            reply = await login.connection.call(operation, values)
+        finally:
+            # At once, and not in a callback of its task: who asks before that would be answered
+            # with the same fault again and again, and the event loop would never go on.
+            del self._running[key]
         self._keep(key, reply)
         return reply
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 from types import SimpleNamespace
@@ -39,20 +40,35 @@ def test_a_read_that_was_on_its_way_before_a_change_answers_no_later_reader() ->
     assert replies == [{"state": "queued"}, {"state": "done"}, {"state": "done"}]
 
 
+class Ending:
+    """Whether a connection has ended, for so many looks: who looks on and on waits for nothing."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._looks = 0
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        self._looks += 1
+        assert self._looks < 100, "it asks for the same failed read again and again"
+        return self._is_set
+
+
+def logins_with(answers: Sequence[asyncio.Future[Message]]) -> list[BrowserLogin]:
+    """Logins whose call is answered with one of these each."""
+    connections = [
+        SimpleNamespace(call=lambda *_, answer=answer: answer, closed=Ending())
+        for answer in answers
+    ]
+    return [cast("BrowserLogin", SimpleNamespace(connection=one)) for one in connections]
+
+
 def test_a_login_that_ends_in_a_shared_read_fails_for_itself_alone() -> None:
     async def end_the_first_login() -> list[Message | BaseException]:
         answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
-        first, second = (
-            cast(
-                "BrowserLogin",
-                SimpleNamespace(
-                    connection=SimpleNamespace(
-                        call=lambda *_, answer=answer: answer, closed=asyncio.Event()
-                    )
-                ),
-            )
-            for answer in answers
-        )
+        first, second = logins_with(answers)
         reads = SharedReads(lambda: 5.0)
         pages = [
             asyncio.create_task(reads.read(login, "get_task")) for login in (first, second, second)
@@ -66,6 +82,27 @@ def test_a_login_that_ends_in_a_shared_read_fails_for_itself_alone() -> None:
     ended, *others = asyncio.run(end_the_first_login())
     assert isinstance(ended, Unreachable)
     assert others == [{"state": "done"}, {"state": "done"}]
+
+
+def test_a_page_that_asks_as_the_read_of_a_login_fails_asks_for_itself() -> None:
+    """In the same round of the event loop: an entry that is still there would be asked for ever."""
+
+    async def ask_in_the_same_round() -> list[Message | BaseException]:
+        answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+        first, second = logins_with(answers)
+        reads = SharedReads(lambda: 5.0)
+        ended = asyncio.create_task(reads.read(first, "get_task"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # its call is on its way
+        first.connection.closed.set()
+        answers[0].set_exception(Unreachable("the connection to hived is closed"))
+        other = asyncio.create_task(reads.read(second, "get_task"))
+        answers[1].set_result({"state": "done"})
+        return await asyncio.gather(ended, other, return_exceptions=True)
+
+    ended, other = asyncio.run(ask_in_the_same_round())
+    assert isinstance(ended, Unreachable)
+    assert other == {"state": "done"}
 
 
 def test_a_page_that_is_told_of_a_change_reads_what_is_so_now(
