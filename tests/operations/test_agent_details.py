@@ -150,6 +150,22 @@ def test_an_agent_cannot_keep_its_dead_letters_from_being_cleared_by_others_that
     assert last["id"] == late
 
 
+def test_what_dies_after_the_page_was_drawn_stays_also_where_the_clock_went_back_before_a_start(
+    world: World,
+) -> None:
+    counted, late = (world.call("operator", "send", to="a1", body=body)["id"] for body in "xy")
+    world.call("a1", "recv")
+    world.call("a1", "nack", ids=[counted], dead=True)
+    (row,) = [row for row in rows(world.call("operator", "todo")["todo"]) if row["as_of"]]
+    world.restart(off=-3600.0)
+    world.call("a1", "recv")
+    world.call("a1", "nack", ids=[late], dead=True)
+    clear = {"agent": "a1", "as_of": row["as_of"]}
+    assert world.call("operator", "clear_dead_letters", **clear)["cleared"] == 1
+    (left,) = rows(world.call("operator", "list_messages", agent="a1", dead=True)["messages"])
+    assert left["id"] == late
+
+
 def test_status_names_failed_agents_and_counts_tasks(world: World) -> None:
     world.seen.states[world.uuid("a1")] = State.FAILED
     world.call("operator", "assign_task", agent="b1", description="do it")

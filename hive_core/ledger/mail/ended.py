@@ -23,7 +23,6 @@ class Ends:
         self._boxes = boxes
         self._crowds = crowds
         self._limits = limits
-        self._last_death = 0
 
     def finish(self, box: Box, places: Sequence[InboxPlace]) -> None:
         """Take acked messages out of the inbox; keep them for answers that refer to them."""
@@ -34,18 +33,12 @@ class Ends:
 
     def dead(self, box: Box, places: Sequence[InboxPlace], why: str, now: float) -> None:
         """Make messages dead letters of this inbox, which keeps as many as it holds live ones."""
-        # Later deaths have higher numbers, also where the clock was set back.
-        self._last_death = max(int(now * 1e6), self._last_death + 1)
-        self._end(box, places, MessageState.DEAD, why, self._last_death)
+        # Later deaths have higher numbers, also where the clock was set back, before a start too.
+        box.last_death = max(int(now * 1e6), box.last_death + 1)
+        self._end(box, places, MessageState.DEAD, why, box.last_death)
         most = (self._limits.inbox_count, self._limits.inbox_bytes)
         if box.dead.count > most[0] or box.dead.bytes > most[1]:
             self._trim(box, MessageState.DEAD, most)
-
-    def last_death(self, box: Box) -> int:
-        """The number of the last death in this inbox; 0: of none that is known."""
-        sql = "SELECT MAX(died) FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
-        died: int | None = self._db.value(sql, (box.number, int(MessageState.DEAD)))
-        return died or 0
 
     def clear_dead(self, box: Box, most: int, death: int | None = None) -> int:
         """Delete the oldest dead letters of this inbox, of deaths up to this one; return how many.

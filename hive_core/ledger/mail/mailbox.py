@@ -52,7 +52,8 @@ class Box:
     """One inbox, including changes of the open transaction."""
 
     __slots__ = (
-        "closed", "dead", "done", "due", "fresh", "held", "live", "name", "number", "ranks",
+        "closed", "dead", "done", "due", "fresh", "held", "last_death", "live", "name", "number",
+        "ranks",
     )  # fmt: skip
 
     def __init__(self, number: int, name: str, closed: int) -> None:
@@ -66,6 +67,8 @@ class Box:
         self.due = inf
         # Whether mail that an earlier daemon delivered may exist
         self.held = False
+        # The number of the last one that became a dead letter; 0: of none that is known
+        self.last_death = 0
 
     def may_hold(self, rank: int) -> None:
         """Record that mail of this priority came in."""

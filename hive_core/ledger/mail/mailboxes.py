@@ -284,15 +284,16 @@ class Boxes:
         self._numbered.pop(box.number)
 
     def _count(self, box: Box) -> None:
-        for state, rank, count, size, due in self._db.rows(
-            "SELECT state, rank, COUNT(*), SUM(size), MIN(due) FROM queue WHERE inbox = ?"
-            " GROUP BY state, rank",
+        for state, rank, count, size, due, died in self._db.rows(
+            "SELECT state, rank, COUNT(*), SUM(size), MIN(due), MAX(died) FROM queue"
+            " WHERE inbox = ? GROUP BY state, rank",
             (box.number,),
         ):
             box.may_hold(rank)
             box.tally(state).add(count, size)
             box.held |= state == MessageState.HELD
             box.due = min(box.due, inf if due is None else due)
+            box.last_death = max(box.last_death, died or 0)
 
     def _unplace(self, box: Box, fresh: list[Waiting], count: int) -> None:
         box.fresh = fresh

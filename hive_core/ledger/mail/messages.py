@@ -309,7 +309,7 @@ class Messages:
     def last_death(self, recipient: str) -> int:
         """The number of the last death among the recipient's dead letters."""
         box = self._boxes.find(recipient)
-        return 0 if box is None else self._ends.last_death(box)
+        return 0 if box is None else box.last_death
 
     def clear_dead(self, recipient: str, death: int | None = None) -> int:
         """Delete dead letters, up to a death or all, so many at a time; return how many."""
