@@ -87,7 +87,7 @@ def test_a_login_that_ends_in_a_shared_read_fails_for_itself_alone() -> None:
 def test_a_page_that_asks_as_the_read_of_a_login_fails_asks_for_itself() -> None:
     """In the same round of the event loop: an entry that is still there would be asked for ever."""
 
-    async def ask_in_the_same_round() -> list[Message | BaseException]:
+    async def ask_in_the_same_round() -> Sequence[Message | BaseException]:
         answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
         first, second = logins_with(answers)
         reads = SharedReads(lambda: 5.0)
