@@ -138,11 +138,13 @@ def test_attack_62_ended_work_is_bounded_in_bytes_per_agent_and_the_oldest_goes(
 def test_attack_62_idempotency_keys_of_an_agent_displace_only_its_own() -> None:
     settings = Settings(limits=HostLimits(history=MIB, change_burst=100_000))
     with world(settings, "root/a", "a/a1") as made:
+        made.call("a1", "ack", ids=["f" * 13], idempotency_key="of a1")
         for number in range(4500):
             made.call("a", "ack", ids=["f" * 13], idempotency_key=f"{number:0100}")
         keys = made.ledger.connection.value("SELECT COUNT(*) FROM keys")
         assert keys < 4000
         assert made.ledger.keys.lookup(made.uuid("a"), f"{4499:0100}") is not None
+        assert made.ledger.keys.lookup(made.uuid("a1"), "of a1") is not None
 
 
 def test_attack_62_no_branch_uses_up_the_ledger_share_of_others() -> None:
