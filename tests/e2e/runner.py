@@ -11,6 +11,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 # In the lab; a name that is not there is told as env(1) tells it.
@@ -34,12 +35,10 @@ _COMMAND: Final = ("/usr/bin/python3", "-ISc", _PROGRAM)
 
 
 class CommandRunner:
-    """That process, started when it is first needed, and again when the lab was."""
+    """That process."""
 
     def __init__(self, start: Callable[[Sequence[str]], subprocess.Popen[str]]) -> None:
-        self._start = start
-        self._process: subprocess.Popen[str] | None = None
-        self._busy = threading.Lock()
+        self._process = OrderedProcess(partial(start, _COMMAND))
 
     def run(
         self,
@@ -49,10 +48,32 @@ class CommandRunner:
         seconds: float | None,
     ) -> subprocess.CompletedProcess[str] | None:
         """What a command did; None where another one runs at the moment."""
+        order = [*map(str, words)], text, dict(environment), seconds
+        return self._process.run(words, order, seconds)
+
+    def close(self) -> None:
+        self._process.close()
+
+
+class OrderedProcess:
+    """A process in a lab that carries out commands by orders of a line each.
+
+    It is started when it is first needed, and again when the lab was.
+    """
+
+    def __init__(self, start: Callable[[], subprocess.Popen[str]]) -> None:
+        self._start = start
+        self._process: subprocess.Popen[str] | None = None
+        self._busy = threading.Lock()
+
+    def run(
+        self, words: Sequence[str], order: Sequence[object], seconds: float | None
+    ) -> subprocess.CompletedProcess[str] | None:
+        """What these words did by this order; None where another one is carried out."""
         if not self._busy.acquire(blocking=False):
             return None
         try:
-            status, out, err = self._order([*map(str, words)], text, dict(environment), seconds)
+            status, out, err = self._carry_out(order)
         finally:
             self._busy.release()
         if status is None:
@@ -60,16 +81,21 @@ class CommandRunner:
             raise subprocess.TimeoutExpired(list(words), seconds, out, err)
         return subprocess.CompletedProcess(list(words), status, out, err)
 
+    def wait_for(self, order: Sequence[object]) -> int | None:
+        """The status of an order, after those of others; None: it took too long."""
+        with self._busy:
+            return self._carry_out(order)[0]
+
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
             self._process = None
 
-    def _order(self, *order: object) -> tuple[int | None, str, str]:
+    def _carry_out(self, order: Sequence[object]) -> tuple[int | None, str, str]:
         if self._process is None or self._process.poll() is not None:
             self.close()
-            self._process = self._start(_COMMAND)
+            self._process = self._start()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
