@@ -63,12 +63,12 @@ class StatesView(Protocol):
         """The alarms about one agent each, by its UUID."""
         ...
 
-    def alarm_agents(self) -> Mapping[str, str]:
-        """The name of the agent that an alarm is about, by its text."""
-        ...
-
     def alarms(self) -> Sequence[str]:
         """Warnings for the operator."""
+        ...
+
+    def named_alarms(self) -> Sequence[tuple[str, str]]:
+        """The same, each with the name of the agent that it is about; empty: about none."""
         ...
 
 

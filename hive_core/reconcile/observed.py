@@ -163,44 +163,44 @@ class ObservedState:
         return {**dict(self._failures_without_parent()), **parked}
 
     def alarms(self) -> Sequence[str]:
-        """Damage, failing steps, failed and parked agents, changed files of the meta repository."""
+        """Warnings for the operator."""
+        return [text for text, _ in self.named_alarms()]
+
+    def named_alarms(self) -> Sequence[tuple[str, str]]:
+        """Damage, failing steps, failed and parked agents, changed files of the meta repository.
+
+        With each goes the name of the agent that it is about, or an empty one.
+        """
+        names, ledger = self.places.by_uuid, self.cache.ledger
+        damage = [text for text in (self.damage, *ledger.alarms()) if text]
+        if self.disk_is_full():
+            damage.append("the disk is full: free some space; agents can still be stopped")
         dirty = (
             f"changed in the folder of meta and not committed: {path}"
             for path in self.changed_paths
         )
-        damage = [text for text in (self.damage, *self.cache.ledger.alarms()) if text]
-        if self.disk_is_full():
-            damage.append("the disk is full: free some space; agents can still be stopped")
-        troubles = (
-            *self.faults,
-            *self.troubles.values(),
-            *sorted(self.agent_alarms().values()),
-            *price_alarms(self.cache.ledger),
-            *route_alarms(self.cache.ledger, self.cache.settings),
-            *(text for _, text in self._held_files()),
-        )
-        return [*damage, *troubles, *dirty, *(text for _, text in self._placed_agents())]
-
-    def alarm_agents(self) -> Mapping[str, str]:
-        """The name of the agent that an alarm is about, by its text."""
-        by_uuid = (*self.troubles.items(), *self.agent_alarms().items())
-        names = self.places.by_uuid
-        of_uuid = {text: names[uuid].name for uuid, text in by_uuid if uuid in names}
-        of_name = (*self._held_files(), *self._placed_agents())
-        return {**of_uuid, **{text: name for name, text in of_name}}
+        troubles = [(text, names[key].name if key in names else "")
+                    for key, text in self.troubles.items()]  # fmt: skip
+        agents = sorted((text, names[uuid].name) for uuid, text in self.agent_alarms().items())
+        others = (*price_alarms(ledger), *route_alarms(ledger, self.cache.settings))
+        return [
+            *((text, "") for text in (*damage, *self.faults)), *troubles, *agents,
+            *((text, "") for text in others), *self._held_files(),
+            *((text, "") for text in dirty), *self._placed_agents(),
+        ]  # fmt: skip
 
     def _held_files(self) -> Iterator[tuple[str, str]]:
-        """Agents whose files others may still hold, each with the alarm about it."""
+        """The alarms about agents whose files others may still hold, each with its name."""
         for revocation in self.cache.revocations.values():
             if agents_left_running(revocation, self.places):
                 yield (
-                    revocation.name,
                     f"may still hold files of {revocation.name}, and were not restarted:"
                     f" {self._names(revocation)}",
+                    revocation.name,
                 )
 
     def _placed_agents(self) -> Iterator[tuple[str, str]]:
-        """Agents that were committed without a place, each with the alarm about it."""
+        """The alarms about agents that were committed without a place, each with its name."""
         root = self.cache.settings.root.name
         return placed_agents.alarms(self.cache.ledger, self.places, root, self.clock.now())
 

@@ -26,9 +26,9 @@ def alarms(ledger: Ledger, places: Placements, root: str, now: float) -> Iterato
         place = places.by_uuid.get(uuid)
         if place is not None and place.parent == root and now - at < TOLD_FOR:
             yield (
-                place.name,
                 f"{place.name} was committed by hand without a place in topology.json:"
                 f" it was placed under {root} (change it with `hive move`)",
+                place.name,
             )
 
 

@@ -157,7 +157,7 @@ def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[
         job = await harness.want(DesiredState.RUNNING, "bob", fresh=True)
         (alarm,) = harness.observed.alarms()
         assert "no room" in alarm
-        assert harness.observed.alarm_agents() == {alarm: "bob"}
+        assert harness.observed.named_alarms() == [(alarm, "bob")]
         for _ in range(4):
             await harness.advance(1)
         assert harness.job(job.id).error.startswith(f"{kind.__name__}: cannot reconcile agent bob")
@@ -173,10 +173,9 @@ def test_a_route_of_hive_notify_that_cannot_be_used_is_an_alarm(tmp_path: Path) 
     async def story(harness: ReconcilerHarness) -> None:
         with harness.ledger.transaction():
             harness.ledger.marks.put("notice_routes", '{"phone": "no token"}')
-        assert harness.observed.alarms() == [
-            "hive-notify sends nothing by route phone, as it says: no token"
+        assert harness.observed.named_alarms() == [
+            ("hive-notify sends nothing by route phone, as it says: no token", "")
         ]
-        assert harness.observed.alarm_agents() == {}
 
     route = {"type": "ntfy", "url": "https://ntfy.example", "topic": "t"}
     play(tmp_path, story, notify={"routes": {"phone": route}})

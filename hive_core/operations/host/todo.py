@@ -89,10 +89,9 @@ def _alarms(call: Call) -> Iterator[TodoRow]:
     """Alarms, except those about agents that have a row of their own."""
     texts = call.states.agent_alarms()
     in_agent_rows = {texts[uuid] for uuid in texts if call.states.state(uuid) in _DOWN}
-    agents = call.states.alarm_agents()
-    for text in call.states.alarms():
+    for text, agent in call.states.named_alarms():
         if text not in in_agent_rows:
-            yield _row("alarm", "", agents.get(text, ""), text)
+            yield _row("alarm", "", agent, text)
     for commit, reason in list(call.states.parked_commits())[:_MOST]:
         yield _row("refused_commit", commit, "", reason)
 
