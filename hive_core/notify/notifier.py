@@ -49,6 +49,7 @@ class Notifier:
     _looked: float = 0.0
     _answered: float = 0.0
     _has_reported: bool = False  # the faults; hived keeps them over its restarts
+    _reported: float = 0.0  # when it was tried last
     _sending: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def load(self) -> None:
@@ -92,9 +93,14 @@ class Notifier:
         return [item for event in events if (item := event_item(event)) is not None], cursor
 
     async def _report_faults(self) -> None:
-        """Tell hived once which routes cannot be used; where it refuses, the others still send."""
-        if self._has_reported:
+        """Tell hived once which routes cannot be used; where it refuses, the others still send.
+
+        That is tried again as often as it is asked what waits though nothing happened.
+        """
+        now = self.now()
+        if self._has_reported or 0 <= now - self._reported < LOOK_EVERY:
             return
+        self._reported = now
         try:
             await self.source.report(self.faults)
             self._has_reported = True

@@ -25,6 +25,7 @@ from hive_core.varlink import Message
 WATCHED: Final = ("task", "budget", "question", "escalation", "crash", "approval")
 _PAGES: Final = 10  # of the log, for the call that settled something; each is 1,000 events
 _EARLIER: Final = 60.0
+_NAME_MOST: Final = 64
 _REASON_MOST: Final = 2000
 
 
@@ -59,7 +60,7 @@ class LoginSource(LoginConnection):
         return rows_of(await self.call("todo", {}), "todo")
 
     async def report(self, faults: Mapping[str, str]) -> None:
-        rows = {name: reason[:_REASON_MOST] for name, reason in faults.items()}
+        rows = {_printable(name): reason[:_REASON_MOST] for name, reason in faults.items()}
         with suppress(MethodNotFound):  # a hived of an earlier version
             await self.call("note_routes", {"faults": rows})
 
@@ -113,3 +114,8 @@ class LoginSource(LoginConnection):
             details = await self.call("get_question", {"question": thing.id})
             return question_links(details, thing.id)
         return [*cancel, *(stop_links(thing.agent) if thing.kind != "judgement" else [])]
+
+
+def _printable(name: str) -> str:
+    """A name of a route as hived takes it: the fault of a route may be its name."""
+    return ascii(name)[1:-1][:_NAME_MOST] or "''"

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
+from each import for_each
+from typing_extensions import override
 
 from hive_core.errors import NotAllowed, Unreachable
 from hive_core.model.config.notify import NotifyRoute
@@ -24,7 +26,10 @@ from hive_core.notify.notices import Notice, NoticeLink
 from hive_core.notify.notifier import SILENT_AFTER, Notifier
 from hive_core.notify.outcomes import SettledItem
 from hive_core.notify.senders import NtfySender
+from hive_core.notify.source import LoginSource
+from hive_core.operations.host.notice_routes import NoteRoutesParams
 from hive_core.services.service_files import ServiceStateFile
+from hive_core.varlink import Message
 
 ROUTE = NotifyRoute(type="ntfy", url="http://127.0.0.1:1", topic="t")
 NOTICE = Notice(kind="new", key="question:q1", notice_class="needs-input", title="hive: question")
@@ -40,11 +45,13 @@ class MemorySource:
 
     waiting: list[Mapping[str, object]] = field(default_factory=list)
     is_silent: bool = False
+    reports: int = 0
 
     async def todo(self) -> list[Mapping[str, object]]:
         return list(self.waiting)
 
     async def report(self, faults: Mapping[str, str]) -> None:
+        self.reports += 1
         raise NotAllowed(f"cannot note routes: {sorted(faults)}")
 
     async def events(self, after: str | None) -> tuple[list[Mapping[str, object]], str]:
@@ -120,6 +127,41 @@ def test_nothing_is_called_settled_before_hived_has_said_what_waits(tmp_path: Pa
         ("new", "question:q1"), ("new", "silent"), ("settled", "silent"),
         ("settled", "question:q1"),
     ]  # fmt: skip
+
+
+def test_a_report_that_hived_refuses_is_not_repeated_at_each_step(tmp_path: Path) -> None:
+    source, times, phone = MemorySource([question("q1")]), Times(), Receiver()
+
+    async def notify_for_a_minute() -> None:
+        notifier = new_notifier(tmp_path, source, times, phone=phone)
+        for _ in range(61):
+            await notifier.step()
+            times.pass_by(1.0)
+
+    asyncio.run(notify_for_a_minute())
+    assert source.reports == 3
+    assert phone.told == [("new", "question:q1")]
+
+
+class Calls(LoginSource):
+    """What hived is asked."""
+
+    def __init__(self) -> None:
+        LoginSource.__init__(self, Path("/nowhere"), "")
+        self.asked: list[Message] = []
+
+    @override
+    async def call(self, operation: str, parameters: Message) -> Message:
+        self.asked.append(parameters)
+        return {}
+
+
+@for_each("name", ["", "téléphone", "a\nb", "x" * 200, "my 'phone'"])
+def test_hived_is_told_of_a_route_also_where_its_name_is_the_fault(name: str) -> None:
+    source = Calls()
+    asyncio.run(source.report({name: "bad name", "phone": "no token"}))
+    (asked,) = source.asked
+    assert list(NoteRoutesParams.model_validate(asked).faults.values()) == ["bad name", "no token"]
 
 
 def test_a_receiver_that_takes_long_holds_up_no_other(tmp_path: Path) -> None:
