@@ -87,6 +87,9 @@ class MessageLoop:
         )  # fmt: skip
         self._sleep = sleep
         self._one = threading.Lock()
+        # `link`: the connection of the thread of tasks. On another thread's, which waits for mail,
+        # each of the two would read the answer to the other's call.
+        self._own = threading.local()
         self.outbox = Outbox()
 
     def forever(self) -> Never:
@@ -116,6 +119,7 @@ class MessageLoop:
         """Resume the tasks that were begun before, then take offered tasks."""
         self.tasks.resume_begun()
         with Link(self._link.path, answer=POLL) as link:
+            self._own.link = link
             while True:
                 self.tasks.step(link, self._work.lease, self.handle_message)
 
@@ -234,12 +238,13 @@ class MessageLoop:
         A reply to a full inbox is refused at once, and sent later.
         """
         tries = 0 if operation == "send" else inf
+        link: Link = getattr(self._own, "link", self._link)
         attempt = 0
         while True:
             try:
-                return self._link.ask(operation, **params)
+                return link.ask(operation, **params)
             except (Unreachable, TimedOut) as error:
-                self._link.close()
+                link.close()
                 if attempt == 0:
                     _say(f"{error.reason}; waiting for the daemon")
             except HiveError as error:

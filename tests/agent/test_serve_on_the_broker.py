@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from agent.broker_server import broker_server
 from fixtures.world import World, rows, world
 from typing_extensions import override
 
@@ -170,3 +171,16 @@ def test_a_secret_that_cannot_be_a_variable_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         parse_secrets(options)
+
+
+def test_an_answer_to_a_question_is_done_while_the_loop_waits_for_other_mail(
+    hive: World, tmp_path: Path
+) -> None:
+    """The two have a connection each: an acknowledgement waits behind no `recv`."""
+    with broker_server(hive, tmp_path) as server:
+        server.start("worker", ["hive-agent", "serve", "--", "cat"])
+        server.serve_until(lambda: server.waiting == 2)
+        asked = hive.call("worker", "ask", items=[{"prompt": "Which port?"}])["question"]
+        hive.call("lead", "answer", question=asked, answers=["8080"])
+        server.serve_until(lambda: not hive.mail("worker"))
+        assert server.waiting
