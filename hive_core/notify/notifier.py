@@ -82,6 +82,8 @@ class Notifier:
         """
         try:
             events, cursor = await self.source.events(self.state.cursor)
+            # First: the list below has an alarm about each route that hived was told of.
+            await self._report_faults()
             now = self.now()
             if cursor != self.state.cursor or not 0 <= now - self._looked < LOOK_EVERY:
                 self._waiting, self._looked = tuple(todo_items(await self.source.todo())), now
@@ -89,7 +91,6 @@ class Notifier:
         except HiveError as error:
             log.warning("Cannot ask hived: %s", error)
             return [], self.state.cursor
-        await self._report_faults()
         return [item for event in events if (item := event_item(event)) is not None], cursor
 
     async def _report_faults(self) -> None:

@@ -182,7 +182,7 @@ class ObservedState:
         troubles = [(text, names[key].name if key in names else "")
                     for key, text in self.troubles.items()]  # fmt: skip
         agents = sorted((text, names[uuid].name) for uuid, text in self.agent_alarms().items())
-        others = (*price_alarms(ledger), *route_alarms(ledger, self.cache.settings))
+        others = (*price_alarms(ledger), *route_alarms(ledger, self.cache.settings, self.started))
         return [
             *((text, "") for text in (*damage, *self.faults)), *troubles, *agents,
             *((text, "") for text in others), *self._held_files(),

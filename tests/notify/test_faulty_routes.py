@@ -80,6 +80,8 @@ def test_the_other_routes_are_used_and_each_fault_is_logged(
     assert "route hook: this file is missing or empty" in faults[1]
     assert faults[1].endswith("(in /etc/hive/notify/hook)")
     assert len(faults) == 2
+    names = [name for name, _ in hived.calls]
+    assert names.index("NoteRoutes") < names.index("Todo")
     (said,) = hived.params_of("NoteRoutes")
     assert said == {"faults": {
         "night": "notify.routes.night.quiet: is not HH:MM-HH:MM ZONE, such as"

@@ -29,8 +29,9 @@ def _notifier(world: World) -> LoginClient:
     return open_login(world, "hive-notify", ["notifier"])
 
 
-def alarms(world: World, settings: Settings = SETTINGS) -> list[str]:
-    return list(route_alarms(world.ledger, settings))
+def alarms(world: World, settings: Settings = SETTINGS, later: float = 0.0) -> list[str]:
+    """The alarms of the daemon, or of one that started so much later."""
+    return list(route_alarms(world.ledger, settings, world.reads.seen.since() + later))
 
 
 def note(notifier: LoginClient, faults: Mapping[str, str]) -> None:
@@ -47,11 +48,13 @@ def test_a_route_that_cannot_be_used_is_an_alarm_until_it_is_mended(
     assert alarms(world) == []
 
 
-def test_it_is_no_alarm_where_the_settings_want_no_route(
+def test_it_is_no_alarm_once_a_daemon_starts_whose_settings_want_no_route(
     world: World, notifier: LoginClient
 ) -> None:
+    """hive-notify reads a new route when it restarts, the daemon when it reloads."""
     note(notifier, {"phone": "its token is wrong"})
-    assert alarms(world, Settings()) == []
+    assert alarms(world, Settings()) == [f"{SAYS}its token is wrong"]
+    assert alarms(world, Settings(), later=1.0) == []
 
 
 def test_what_hive_notify_says_is_one_line_and_short(world: World, notifier: LoginClient) -> None:

@@ -6,7 +6,8 @@ Only hive-notify can read their secrets, so it is the one that says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -21,12 +22,20 @@ from hive_core.operations.accounts.logins import own_login
 from hive_core.operations.questions.letters import shorten
 from hive_core.policy.rules import OPERATOR
 
-_MARK: Final = "notice_routes"
+_MARK: Final = "route_report"
 _MOST: Final = 32  # routes of one hive
 _REASON_MOST: Final = 300
 
 RouteName = Annotated[str, Field(pattern=r"^[ -~]{1,64}$")]
 Reason = Annotated[str, Field(max_length=2000)]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteReport:
+    """What hive-notify said last, and when the daemon that it said it to had started."""
+
+    faults: Mapping[str, str]
+    daemon: float
 
 
 class NoteRoutesParams(Params):
@@ -43,18 +52,25 @@ def note_routes(call: Call, params: NoteRoutesParams) -> Record[Result] | Result
     """
     own_login(call)
     faults = {name: shorten(reason, _REASON_MOST) for name, reason in params.faults.items()}
-    if faults == _stored_faults(call.ledger):
+    report = RouteReport(faults, call.states.since())
+    if report == _stored_report(call.ledger):
         return Result()
-    call.ledger.marks.put(_MARK, json.dumps(faults))
+    call.ledger.marks.put(_MARK, json.dumps(asdict(report)))
     return Record(Result())
 
 
-def route_alarms(ledger: Ledger, settings: Settings) -> Iterator[str]:
-    """Yield the operator's alarm about each faulty route, while the settings have routes."""
-    if settings.notify.routes:
-        for name, reason in _stored_faults(ledger).items():
+def route_alarms(ledger: Ledger, settings: Settings, daemon: float) -> Iterator[str]:
+    """Yield the operator's alarm about each faulty route, while the settings have routes.
+
+    A report to this daemon, which started at `daemon`, counts also where its settings have none:
+    hive-notify has read a newer file.
+    """
+    report = _stored_report(ledger)
+    if settings.notify.routes or report.daemon == daemon:
+        for name, reason in report.faults.items():
             yield f"hive-notify sends nothing by route {name}, as it says: {reason}"
 
 
-def _stored_faults(ledger: Ledger) -> dict[str, str]:
-    return dict(json.loads(ledger.marks.get(_MARK) or "{}"))
+def _stored_report(ledger: Ledger) -> RouteReport:
+    text = ledger.marks.get(_MARK)
+    return RouteReport(**json.loads(text)) if text else RouteReport({}, 0.0)
