@@ -9,8 +9,6 @@ from typing import Final
 # The daemon signs its messages as `daemon`, and the operator's as `operator`.
 RESERVED: Final = frozenset({"operator", "daemon", "hive", "self", "host", "system"})
 NAME_MAX: Final = 32
-_VERSION_AT: Final = 14  # https://www.rfc-editor.org/rfc/rfc9562#section-4.2
-_JOB_VERSION: Final = "5"  # `plan.agent_steps` computes the id of a job from its work
 SHORT: Final = 8  # hex digits of a UUID that name a node directory and a slice part
 
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?", re.ASCII)
@@ -32,11 +30,6 @@ def name_fault(name: str) -> str | None:
 def is_uuid(text: str) -> bool:
     """Whether `text` is a UUID in its canonical lower-case form."""
     return _UUID.fullmatch(text) is not None
-
-
-def is_job_id(text: str) -> bool:
-    """Whether `text` is the id of a job, and not the UUID of an agent: its version is another."""
-    return is_uuid(text) and text[_VERSION_AT] == _JOB_VERSION
 
 
 def is_short(text: str) -> bool:

@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 from hive_core.model.agents.agent import CLIS
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Machine
 from hive_core.model.config.settings import HOST_IMAGE, NIX_IMAGE
+from hive_core.model.names import is_uuid
 from hive_core.plan.actions import (
     JOB_BASES,
     Action,
@@ -45,12 +46,18 @@ KILL_AGAIN = 1.0
 # https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#ExecStopPost=
 STOP_POST: Final = "stop-post"
 NOT_UP = "it does not come up"
+_JOB_VERSION: Final = 5  # the version that `uuid5` writes
 _KEYS = UUID("6b1f0a52-3c57-4d0e-9b6e-0f5c2f0e7d11")
 
 
 def job_id(uuid: str, kind: JobKind) -> str:
     """The id of a job follows from its work, so a repeated pass starts no second job."""
     return str(uuid5(UUID(uuid), kind))
+
+
+def is_job_id(text: str) -> bool:
+    """Whether `text` is the id of a job, and not the UUID of an agent: its version is another."""
+    return is_uuid(text) and UUID(text).version == _JOB_VERSION
 
 
 def job_id_for_key(key: str, kind: JobKind) -> str:

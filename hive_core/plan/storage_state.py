@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from hive_core.model.names import is_job_id
 from hive_core.plan import actions as a
+from hive_core.plan.agent_steps import is_job_id
 from hive_core.plan.daemon_actions import (
     DaemonAction,
     Listen,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hive_core.host.systemd.cpu_time import name_of
 from hive_core.model.agents.machine import Cpu, Exit
-from hive_core.model.names import is_job_id
+from hive_core.plan.agent_steps import is_job_id
 
 log = logging.getLogger(__name__)
 

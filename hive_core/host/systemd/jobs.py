@@ -22,7 +22,7 @@ from hive_core.errors import Busy, HiveError, Internal, TimedOut, Unreachable
 from hive_core.host.systemd import exits
 from hive_core.host.systemd.bus import Unit
 from hive_core.host.systemd.job_exchange import Exchange, sweep
-from hive_core.model.names import is_job_id, is_uuid, job_unit
+from hive_core.model.names import is_uuid, job_unit
 from hive_core.model.wire.record import LogQuery
 from hive_core.plan.actions import (
     JOB_BASES,
@@ -33,6 +33,7 @@ from hive_core.plan.actions import (
     RunJob,
     Unmount,
 )
+from hive_core.plan.agent_steps import is_job_id
 from hive_core.plan.results import Done, Result, StorageFacts
 from hive_core.ports import Journal
 
