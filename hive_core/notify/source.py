@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -18,7 +18,8 @@ from hive_core.notify.links import (
 )
 from hive_core.notify.notices import NoticeLink
 from hive_core.notify.outcomes import EVENT_KINDS, SETTLED, SettledItem, describe_end
-from hive_core.services.login import LoginConnection, Row, rows_of
+from hive_core.services.login import LoginConnection
+from hive_core.services.replies import Row, rows_of
 from hive_core.varlink import Message
 
 # Kinds of events that people are told of, or after which other things may wait.
@@ -32,7 +33,7 @@ _REASON_MOST: Final = 2000
 class NoticeSource(Protocol):
     """What hive-notify asks."""
 
-    async def todo(self) -> list[Row]:
+    async def todo(self) -> Sequence[Row]:
         """What waits for the operator."""
         ...
 
@@ -40,7 +41,7 @@ class NoticeSource(Protocol):
         """Say by which routes nothing can be sent, and why."""
         ...
 
-    async def events(self, after: str | None) -> tuple[list[Row], str]:
+    async def events(self, after: str | None) -> tuple[Sequence[Row], str]:
         """Events after a position, and the next position; without one only the position."""
         ...
 
@@ -56,7 +57,7 @@ class NoticeSource(Protocol):
 class LoginSource(LoginConnection):
     """The questions over login.sock."""
 
-    async def todo(self) -> list[Row]:
+    async def todo(self) -> Sequence[Row]:
         return rows_of(await self.call("todo", {}), "todo")
 
     async def report(self, faults: Mapping[str, str]) -> None:
@@ -64,7 +65,7 @@ class LoginSource(LoginConnection):
         with suppress(MethodNotFound):  # a hived of an earlier version
             await self.call("note_routes", {"faults": rows})
 
-    async def events(self, after: str | None) -> tuple[list[Row], str]:
+    async def events(self, after: str | None) -> tuple[Sequence[Row], str]:
         if after is None:  # hive-notify sends no notice of earlier events
             params: Message = {"last": 1, "limit": 1}
             rows = rows_of(await self.call("list_events", params), "events")

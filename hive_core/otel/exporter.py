@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -14,7 +14,8 @@ from hive_core.otel.events import KINDS, LogEvent
 from hive_core.otel.receiver import Unsent
 from hive_core.otel.spans import Span
 from hive_core.otel.state import OtelState
-from hive_core.services.login import LoginConnection, Row, rows_of
+from hive_core.services.login import LoginConnection
+from hive_core.services.replies import Row, rows_of
 from hive_core.services.retries import pause_after
 from hive_core.services.service_files import ServiceStateFile
 from hive_core.varlink import Message
@@ -29,7 +30,7 @@ BATCH: Final = 512
 class EventPage:
     """Events in their order; `more`: whether others follow at once."""
 
-    events: list[Row]
+    events: Sequence[Row]
     cursor: str
     more: bool = False
     gap: object = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -11,7 +10,6 @@ from hive_core.services.daemon_connection import DaemonConnection
 from hive_core.varlink import Message
 
 _ANSWER: Final = 10.0
-Row = Mapping[str, object]
 
 
 class LoginConnection:
@@ -45,9 +43,3 @@ class LoginConnection:
             raise
         self._connection = connection
         return connection
-
-
-def rows_of(reply: Message, field: str) -> list[Row]:
-    """The objects in a list of an answer."""
-    value = reply.get(field)
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.errors import HiveError
+from hive_core.services.replies import rows_of
 from hive_core.varlink import Message
 
 _DAY: Final = 86_400
@@ -45,7 +46,7 @@ class DoneToday:
         return len(self._tasks)
 
     def _take(self, page: Message) -> None:
-        events, following = _events(page), page.get("next")
+        events, following = rows_of(page, "events"), page.get("next")
         for event in events:
             fields = event.get("fields")
             if isinstance(fields, dict) and fields.get("state") == "done":
@@ -54,8 +55,3 @@ class DoneToday:
             self._after = str(following)
         elif events:
             self._after = str(events[-1].get("seq"))
-
-
-def _events(page: Message) -> list[Message]:
-    listed = page.get("events")
-    return [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.errors import HiveError
+from hive_core.services.replies import rows_of
 from hive_core.varlink import Message
 from hive_core.web.audit_feed import MAIL, AuditFeed
 from hive_core.web.frames import BEAT, GAP, Frame, FrameLog
@@ -296,7 +297,7 @@ class Hub:
 
     def _take_todo(self, reply: Message) -> None:
         self.todo = reply
-        items = dict(map(self.renderers.item, todo_items(reply)))
+        items = dict(map(self.renderers.item, rows_of(reply, "todo")))
         changed = {key: html for key, html in items.items() if self._items.get(key) != html}
         if changed or list(items) != list(self._items):
             order = list(items)
@@ -313,7 +314,7 @@ class Hub:
     def waiting(self) -> int:
         """How many items wait for the operator."""
         more = self.todo.get("more")
-        return len(todo_items(self.todo)) + (more if isinstance(more, int) else 0)
+        return len(rows_of(self.todo, "todo")) + (more if isinstance(more, int) else 0)
 
     async def _beat(self) -> None:
         """Send a heartbeat to all streams every two seconds while hived answers."""
@@ -357,8 +358,3 @@ def _skipped_count(page: Message) -> int:
 def _skipped_mail(page: Message) -> Item:
     skipped = page.get("skipped")
     return skipped if isinstance(skipped, dict) else {}
-
-
-def todo_items(reply: Message) -> list[Item]:
-    rows = reply.get("todo")
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from hive_core.services.replies import rows_of
 from hive_core.varlink import Message
 
 Row = Mapping[str, object]
@@ -82,7 +83,7 @@ class AgentMirror:
         before = dict(self.rows) if page.get("reset") else {}
         if page.get("reset"):
             self.rows.clear()
-        changes = [self._put(row) for row in _rows(page)]
+        changes = [self._put(row) for row in rows_of(page, "rows")]
         gone = page.get("gone")
         lost = [self.rows.pop(str(uuid), None) for uuid in (gone if isinstance(gone, list) else ())]
         moved = any(row is not None for row in lost) or bool(before.keys() - self.rows.keys())
@@ -193,11 +194,6 @@ class AgentMirror:
                 sums[key] += value if isinstance(value, int | float) else 0
             stack += children.get(str(row.get("name")), [])
         return dict(sums)
-
-
-def _rows(page: Message) -> Iterable[Row]:
-    rows = page.get("rows")
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

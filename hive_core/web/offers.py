@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from hive_core.services.replies import rows_of
 from hive_core.varlink import Message
 from hive_core.web.rendering import format_duration, format_number, item_key, split_letter
 from hive_core.web.visit import Visit
@@ -69,7 +70,7 @@ async def _offer(visit: Visit, item: Item) -> Offer:
 async def _offer_answers(visit: Visit, id_: str) -> Offer:
     """The answers of a question with one part, and a field; with more parts it has its page."""
     reply = await visit.try_read("get_question", question=id_)
-    question, items = _object(reply, "question"), _rows(reply, "items")
+    question, items = _object(reply, "question"), rows_of(reply, "items")
     if len(items) != 1:
         return Offer(facts=(f"{len(items)} parts",)) if items else _refusal(reply)
     if question.get("budget"):
@@ -100,7 +101,7 @@ async def _offer_top_up(visit: Visit, id_: str, question: Message) -> Offer:
     agent, kind = str(question.get("asker")), str(question.get("budget"))
     usage = await visit.try_read("get_usage", agent=agent)
     budgets = [
-        row for row in _rows(usage, "budgets")
+        row for row in rows_of(usage, "budgets")
         if (row.get("agent"), row.get("kind"), row.get("task")) == (agent, kind, "")
     ]  # fmt: skip
     amount = top_up_amount(budgets[0]) if budgets else 0
@@ -130,7 +131,7 @@ def _amount_words(amount: int, kind: str) -> str:
 
 async def _offer_plan(visit: Visit, task: str) -> Offer:
     reply = await visit.try_read("list_plans", task=task)
-    plans = _rows(reply, "plans")
+    plans = rows_of(reply, "plans")
     if not plans:
         return _refusal(reply)
     steps = plans[0].get("steps")
@@ -164,7 +165,7 @@ async def _offer_denial(visit: Visit, id_: str) -> Offer:
     row = _object(reply, "approval")
     if not row:
         return _refusal(reply)
-    gives = [f"gives {mark.get('name')}" for mark in _rows(reply, "marks") if mark.get("gives")]
+    gives = [f"gives {mark.get('name')}" for mark in rows_of(reply, "marks") if mark.get("gives")]
     deny = DecisionForm(
         f"/approvals/{_segment(id_)}/deny", "Deny", field="reason", label="Reason", key="d",
         is_folded=True,
@@ -187,7 +188,7 @@ async def _offer_clearing(visit: Visit, item: Item) -> Offer:
     reply = await visit.try_read("list_messages", agent=agent, dead=True, limit=_LETTERS)
     facts = [
         f"from {letter.get('from')}: {letter.get('dead_why')}"
-        for letter in _rows(reply, "messages")
+        for letter in rows_of(reply, "messages")
     ]
     if not item.get("as_of"):  # an older hived does not say it
         return Offer(tuple(facts))
@@ -201,7 +202,7 @@ async def _offer_reading(visit: Visit, item: Item) -> Offer:
     reply = await visit.try_read("list_messages", limit=_LETTERS)
     facts = [
         f"from {letter.get('from')}: {_beginning(letter.get('body'))}"
-        for letter in _rows(reply, "messages")
+        for letter in rows_of(reply, "messages")
     ]
     if not item.get("up_to"):
         return Offer(tuple(facts))
@@ -247,11 +248,6 @@ def _segment(text: str) -> str:
 def _object(reply: Message, key: str) -> Message:
     value = reply.get(key)
     return value if isinstance(value, dict) else {}
-
-
-def _rows(reply: Message, key: str) -> list[Message]:
-    value = reply.get(key)
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def _number(row: Message, key: str) -> int:

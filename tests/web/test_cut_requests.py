@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from fixtures.dashboard import FakeBrowser, RunningDashboard, read_answer
 
-from hive_core.services.login import rows_of
+from hive_core.services.replies import rows_of
 from hive_core.web.request_limits import BodyIncomplete, read_body
 
 Message = dict[str, Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from hive_core.services.replies import rows_of
 from hive_core.varlink import Message
 from hive_core.web.pages.timeline import read_back
 from hive_core.web.spending import EVENT_KINDS, HOUR, Use
@@ -33,7 +34,7 @@ class TurnFigures:
 
 async def read_turn_figures(visit: Visit, agent: str, reply: Message) -> list[TurnFigures]:
     """The turns of a page, the oldest first, with the calls of models that fall into each."""
-    turns = _messages(reply.get("turns"))[::-1]
+    turns = rows_of(reply, "turns")[::-1]
     row = visit.web.hub.agents.get(agent)
     spending = visit.web.hub.spending
     uses: list[Use] = []
@@ -52,7 +53,7 @@ async def read_turn_figures(visit: Visit, agent: str, reply: Message) -> list[Tu
 async def read_plans(visit: Visit, reply: Message) -> list[Message]:
     """The newest plan of each open task that has one."""
     open_tasks = [
-        task for task in _messages(reply.get("tasks"))
+        task for task in rows_of(reply, "tasks")
         if task.get("state") in _OPEN and (task.get("plan") or task.get("plan_required"))
     ]  # fmt: skip
     plans = []
@@ -61,7 +62,7 @@ async def read_plans(visit: Visit, reply: Message) -> list[Message]:
             plans.append(await visit.read("get_plan", plan=task["plan"]))
         else:
             listed = await visit.read("list_plans", task=task["id"])
-            plans += _messages(listed.get("plans"))[:1]
+            plans += rows_of(listed, "plans")[:1]
     return plans
 
 
@@ -72,7 +73,7 @@ async def read_prompt(visit: Visit, agent: str) -> Message:
         reply = await visit.try_read("list_turns", agent=agent, limit=50, after=after)
         if "refused" in reply:
             return reply
-        turn = next((turn for turn in _messages(reply.get("turns")) if turn.get("system")), None)
+        turn = next((turn for turn in rows_of(reply, "turns") if turn.get("system")), None)
         after = reply.get("next")
         if turn is not None or not after:
             return {"turn": turn}
@@ -98,7 +99,3 @@ def _began(turn: Message) -> float | None:
 
 def _number(value: object) -> float:
     return value if isinstance(value, int | float) else 0.0
-
-
-def _messages(listed: object) -> list[Message]:
-    return [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []

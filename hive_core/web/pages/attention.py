@@ -6,8 +6,8 @@ from itertools import groupby
 
 from starlette.responses import Response
 
+from hive_core.services.replies import rows_of
 from hive_core.varlink import Message
-from hive_core.web.hub import todo_items
 from hive_core.web.offers import list_offers
 from hive_core.web.rendering import place_of
 from hive_core.web.visit import Visit, form_number, redirect, refuse_field
@@ -43,14 +43,14 @@ async def show_rows(visit: Visit) -> Response:
 
 
 async def _rows(visit: Visit, reply: Message) -> Message:
-    items = todo_items(reply)
+    items = rows_of(reply, "todo")
     drawn = [visit.web.renderer.todo_item(item) for item in items]
     return {"items": drawn, "offers": await list_offers(visit, items)}
 
 
 async def show_next(visit: Visit) -> Response:
     """Go to the item that follows the one at the address `after`; else to the first."""
-    items = todo_items(await visit.read("todo"))
+    items = rows_of(await visit.read("todo"), "todo")
     places = [place for item in items if (place := place_of(item))]
     after = visit.query.get("after", "")
     at = places.index(after) + 1 if after in places else 0

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from hive_core.errors import InvalidArgument
+from hive_core.services.replies import rows_of
 from hive_core.varlink import Message
 from hive_core.web.live_rows import event_row
 from hive_core.web.visit import Fields, Visit, refuse_field
@@ -107,7 +108,7 @@ async def read_events(visit: Visit, view: AuditView, last: int) -> AuditPage:
             "list_events", before=str(following), limit=_PAGE if view.account else ROWS,
             **view.parameters,
         )  # fmt: skip
-        events += [event for event in _events(reply) if _is_in(event, view, low)]
+        events += [event for event in rows_of(reply, "events") if _is_in(event, view, low)]
         following = int(str(reply["next"])) if reply.get("next") else None
     if len(events) > ROWS:
         events, following = events[:ROWS], _seq(events[ROWS - 1])
@@ -122,7 +123,7 @@ def _is_in(event: Message, view: AuditView, low: int) -> bool:
 
 async def _last_event(visit: Visit) -> int:
     """The number of the newest event."""
-    events = _events(await visit.read("list_events", last=1, limit=1))
+    events = rows_of(await visit.read("list_events", last=1, limit=1), "events")
     return _seq(events[-1]) if events else 0
 
 
@@ -131,7 +132,9 @@ async def _first_event_from(visit: Visit, moment: float, last: int) -> int:
     low, high = 1, last + 1
     while low < high:
         middle = (low + high) // 2
-        nearest = _events(await visit.read("list_events", before=str(middle + 1), limit=1))
+        nearest = rows_of(
+            await visit.read("list_events", before=str(middle + 1), limit=1), "events"
+        )
         time_there = nearest[0].get("time") if nearest else None
         if isinstance(time_there, int | float) and time_there >= moment:
             high = middle
@@ -163,10 +166,3 @@ def _older(query: Fields, before: int | None) -> str:
 
 def _seq(event: Mapping[str, object]) -> int:
     return int(str(event.get("seq")))
-
-
-def _events(reply: Message) -> list[Message]:
-    events = reply.get("events")
-    return (
-        [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
-    )

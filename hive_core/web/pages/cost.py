@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from hive_core.services.replies import rows_of
 from hive_core.varlink import Message
 from hive_core.web.pages.timeline import read_back
 from hive_core.web.rendering import format_age, format_clock
@@ -63,12 +64,12 @@ async def _draw(visit: Visit, name: str) -> Response:
 
 async def _titles(visit: Visit) -> dict[str, str]:
     """The titles of the newest tasks, by their ids."""
-    tasks = (await visit.read("list_tasks", limit=_TASKS)).get("tasks")
-    return {str(task["id"]): str(task["title"]) for task in _messages(tasks)}
+    tasks = rows_of(await visit.read("list_tasks", limit=_TASKS), "tasks")
+    return {str(task["id"]): str(task["title"]) for task in tasks}
 
 
 async def _budget_rows(visit: Visit, reply: Message) -> list[BudgetRow]:
-    budgets = _messages(reply.get("budgets"))
+    budgets = rows_of(reply, "budgets")
     now = visit.web.clock()
     if any(_burns(budget) for budget in budgets):
         await read_back(visit, visit.web.hub.spending, now - HOUR, EVENT_KINDS)
@@ -108,7 +109,3 @@ def _drawing_on(visit: Visit, budget: Message, others: list[Message]) -> set[str
             drawing -= set(agents.below(name)) if is_below else set()
     rows = (agents.get(name) for name in drawing)
     return {str(row["uuid"]) for row in rows if row is not None}
-
-
-def _messages(listed: object) -> list[Message]:
-    return [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []

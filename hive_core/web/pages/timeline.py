@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 from starlette.responses import Response
 
-from hive_core.varlink import Message
+from hive_core.services.replies import rows_of
 from hive_core.web import drawing
 from hive_core.web.event_history import EventHistory
 from hive_core.web.timeline import EVENT_KINDS, KINDS, TimelineSpan, merge_times
@@ -121,14 +121,16 @@ async def read_back(
 ) -> None:
     """Read older events of these kinds until the history reaches `start`, within bounds."""
     if history.first is None:
-        history.take(_events(await visit.read("list_events", last=_EVENTS, limit=_EVENTS)))
+        history.take(
+            rows_of(await visit.read("list_events", last=_EVENTS, limit=_EVENTS), "events")
+        )
     for _ in range(_PAGES_MOST):
         first = history.first
         if first is None or history.reaches(start) or history.is_full:
             return
         reply = await visit.read("list_events", before=str(first), limit=_EVENTS, kinds=list(kinds))
         if history.first == first:  # else another page has read the same meanwhile
-            history.prepend(_events(reply), int(str(reply.get("next") or 0)))
+            history.prepend(rows_of(reply, "events"), int(str(reply.get("next") or 0)))
 
 
 def _select(visit: Visit, view: TimelineView, spans: Sequence[TimelineSpan]) -> list[TimelineSpan]:
@@ -185,13 +187,6 @@ def _links(view: TimelineView, end: float, lanes: int, rows: int) -> dict[str, s
         "rows": view_address(view, rows=view.rows + _ROWS_MOST)
         if rows > view.rows + _ROWS_MOST else "",
     }  # fmt: skip
-
-
-def _events(reply: Message) -> list[Message]:
-    events = reply.get("events")
-    return (
-        [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
-    )
 
 
 def _number(text: str) -> int:
