@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -172,7 +173,8 @@ def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[
 def test_a_route_of_hive_notify_that_cannot_be_used_is_an_alarm(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         with harness.ledger.transaction():
-            harness.ledger.marks.put("notice_routes", '{"phone": "no token"}')
+            report = {"faults": {"phone": "no token"}, "daemon": 0.0}
+            harness.ledger.marks.put("route_report", json.dumps(report))
         assert harness.observed.named_alarms() == [
             ("hive-notify sends nothing by route phone, as it says: no token", "")
         ]
