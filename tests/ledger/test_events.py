@@ -192,8 +192,8 @@ def test_an_edit_or_a_deletion_is_found(folder: Path, sql: str, broken: int) -> 
 
 
 @for_each("part, value", [
-    ("fields", "x"), ("fields", []), ("allowed", {}), ("time", None), ("time", 10**400), ("kind", 1),
-    ("reason", None), ("request", True),
+    ("fields", "x"), ("fields", []), ("allowed", {}), ("time", None), ("time", 10**400),
+    ("kind", 1), ("reason", None), ("request", True),
 ])  # fmt: skip
 def test_an_event_with_a_part_of_another_type_is_none(part: str, value: object) -> None:
     """Its reader would meet that later: hived copies events to the journal in a loop."""

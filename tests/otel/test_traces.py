@@ -262,7 +262,7 @@ def test_a_full_disk_has_no_spans_sent_twice_and_ends_nothing(
 
 
 def test_pruned_events_are_told_once(
-    world: World, otlp: OtlpTwin, export: Export, caplog: pytest.LogCaptureFixture
+    otlp: OtlpTwin, export: Export, caplog: pytest.LogCaptureFixture
 ) -> None:
     export.source.gap = {"first": 1, "last": 9}
     export.steps(3)

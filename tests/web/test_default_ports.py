@@ -1,4 +1,4 @@
-"""Addresses of the dashboard that name the default port of their scheme, which browsers leave out."""
+"""Addresses of the dashboard that name the default port of their scheme: browsers leave it out."""
 
 from __future__ import annotations
 
