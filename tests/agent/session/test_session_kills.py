@@ -116,6 +116,21 @@ def test_a_session_that_is_killed_at_every_kind_of_record_does_its_task_once(
     check_effects(host, task)
 
 
+def test_a_reply_is_sent_once_though_the_record_behind_it_is_lost(host: SessionHost) -> None:
+    """A crash of the host may lose that the turn was closed: then it is closed again."""
+    host.model.answer = lambda _number, _body: ModelAnswer("done")
+    host.start()
+    host.send("work")
+    host.until(lambda: "closed" in host.kinds())
+    host.kill()
+    log = host.state / "session/main/log"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+    assert host.kinds()[-1] == "end"
+    host.start()
+    host.until(lambda: "closed" in host.kinds())
+    assert host.replies() == ["done"]
+
+
 @pytest.mark.sized
 def test_a_runtime_that_is_killed_costs_a_request_and_no_call(host: SessionHost) -> None:
     task = host.assign("Run twice, tell me, report.")
