@@ -118,7 +118,7 @@ def test_a_session_that_is_killed_at_every_kind_of_record_does_its_task_once(
 
 def test_a_call_is_in_the_log_before_it_runs(host: SessionHost) -> None:
     """Else one that a kill cuts off would run again, as if it had not begun."""
-    command = f"grep -c '\"t\":\"call\"' {host.state / 'session/main/log'}"
+    command = f'grep -c \'"t":"call"\' {host.state / "session/main/log"}'
     first = ModelAnswer(calls=[("c0", "bash", {"command": command})])
     host.model.answer = lambda number, _body: first if number == 0 else ModelAnswer("done")
     host.start()
