@@ -11,8 +11,10 @@ from typing import Final
 from hive_core.errors import HiveError
 from hive_core.model.config.notify import NotifyRoute
 from hive_core.notify.deliveries import (
+    DeliveryOutcome,
     NoticeDelivery,
     NotifyState,
+    TryLater,
     due_deliveries,
     enqueue_notices,
     settle_delivery,
@@ -51,6 +53,7 @@ class Notifier:
     _has_reported: bool = False  # the faults; hived keeps them over its restarts
     _reported: float = 0.0  # when it was tried last
     _sending: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _is_saved: bool = True
 
     def load(self) -> None:
         self.state = self.file.load()
@@ -67,12 +70,15 @@ class Notifier:
                 task.cancel()
 
     async def step(self) -> None:
-        """Ask, decide, save, send. What was saved is sent at least once."""
+        """Ask, decide, save, send. What was saved is sent at least once.
+
+        What cannot be saved is sent as well: it may be the notice that the disk is full.
+        """
         happened, cursor = await self._ask()
         before = self.state
         await self._decide(happened, cursor)
-        if self.state != before:
-            self.file.save(self.state)
+        if self.state != before or not self._is_saved:
+            self._is_saved = self.file.save(self.state)
         await self._deliver()
 
     async def _ask(self) -> tuple[list[NoticeItem], str | None]:
@@ -179,7 +185,17 @@ class Notifier:
             await self._send(due[0])
 
     async def _send(self, delivery: NoticeDelivery) -> None:
-        outcome = await self.senders[delivery.route].send(delivery)
+        outcome = await self._try_to_send(delivery)
         queue = settle_delivery(self.state.queue, delivery, outcome, self.now())
         self.state = self.state.model_copy(update={"queue": queue})
-        self.file.save(self.state)
+        self._is_saved = self.file.save(self.state)
+
+    async def _try_to_send(self, delivery: NoticeDelivery) -> DeliveryOutcome:
+        """Send once. A fault of a sender holds up its own route alone, and is tried again."""
+        try:
+            return await self.senders[delivery.route].send(delivery)
+        except Exception as error:  # noqa: BLE001 - apprise and its plugins raise what they like
+            # Without its text, which may hold an address with a password.
+            reason = f"its sender failed with {type(error).__name__}"
+            log.error("Cannot notify %s now: %s", delivery.route, reason)  # noqa: TRY400 - as above
+            return TryLater(reason)

@@ -77,6 +77,7 @@ class TraceExporter:
     state: OtelState = field(default_factory=OtelState)
     _unsent: list[Span] = field(default_factory=list)
     _kept: str | None = None
+    _gap: object = None
     _more: bool = False
     _attempts: int = 0
 
@@ -100,8 +101,7 @@ class TraceExporter:
             log.warning("Cannot send spans, again in %.0f s: %s", pause, unsent.reason)
             return pause
         self._attempts = 0
-        if self.state.cursor != self._kept:
-            self.file.save(self.state)
+        if self.state.cursor != self._kept and self.file.save(self.state):
             self._kept = self.state.cursor
         return 0.0 if self._more else EVERY
 
@@ -113,8 +113,9 @@ class TraceExporter:
         except HiveError as error:
             log.warning("Cannot ask hived: %s", error)
             return
-        if page.gap:
+        if page.gap and page.gap != self._gap:  # it stays until another event comes
             log.warning("Events were pruned before they were sent: %s", page.gap)
+        self._gap = page.gap
         builder = SpanBuilder(self.state, self.texts)
         for row in page.events:
             builder.take(LogEvent.read(row))

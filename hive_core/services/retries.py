@@ -16,12 +16,15 @@ def pause_after(attempts: int) -> float:
 
 
 def retry_after(text: str | None, now: float) -> float:
-    """Seconds of a header Retry-After: a number or a date; 0 where it says nothing."""
+    """Seconds of a header Retry-After: a number or a date; 0 where it says nothing.
+
+    A receiver may write there whatever it wants.
+    """
     if not text:
         return 0.0
     if text.strip().isdecimal():
         return float(text.strip()[:9])
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0

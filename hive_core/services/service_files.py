@@ -34,6 +34,7 @@ class ServiceStateFile(Generic[State]):
 
     def __init__(self, path: Path, kind: type[State]) -> None:
         self._path, self._kind = path, kind
+        self._has_failed = False
 
     def load(self) -> State:
         """The stored state; an empty one where none is there or it is damaged."""
@@ -45,8 +46,20 @@ class ServiceStateFile(Generic[State]):
             log.error("Cannot read %s, begin anew: %s", self._path, error)  # noqa: TRY400 - one line
             return self._kind()
 
-    def save(self, state: State) -> None:
-        replace_file(self._path, state.model_dump_json().encode())
+    def save(self, state: State) -> bool:
+        """Write the state; return whether it is on disk.
+
+        A full disk ends no service: it goes on, and writes its next state.
+        """
+        try:
+            replace_file(self._path, state.model_dump_json().encode())
+        except OSError as error:
+            if not self._has_failed:
+                log.error("Cannot write %s: %s", self._path, error)  # noqa: TRY400 - one line
+            self._has_failed = True
+            return False
+        self._has_failed = False
+        return True
 
 
 def read_credential(name: str) -> str:

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 _FIRST_SECONDS: Final = 5.0  # that the first page waits for the agents
 _OUTSIDE: Final = ("/api/", "/metrics")
 _FORM: Final = "application/x-www-form-urlencoded"
+_OWN_FAULT: Final = "hive-web has a fault: `journalctl -u hive-web` has the report of it"
 _RELOAD: Final = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>hive</title>'
     '<meta http-equiv="refresh" content="0"></head><body><p>One moment.</p></body></html>'
@@ -186,6 +187,9 @@ class WebApp:
             return await ask_confirmation(visit, needed)
         except HiveError as error:
             return _fault_page(visit, status_of(error), str(error))
+        except Exception:
+            log.exception("Cannot answer %s %s", visit.request.method, visit.request.path)
+            return _fault_page(visit, 500, _OWN_FAULT)
 
     async def _stream(
         self, visit: Visit, scope: Scope, receive: Receive, send: Send
@@ -284,7 +288,8 @@ def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> R
 
 
 def _fault_page(visit: Visit, status: int, reason: str) -> Response:
-    return visit.page("fault", "Refused" if status != 404 else "Not found", status, reason=reason)  # noqa: PLR2004
+    title = {404: "Not found", 500: "Fault"}.get(status, "Refused")
+    return visit.page("fault", title, status, reason=reason)
 
 
 def _unknown_login(scope: Scope, request: Request) -> Response:

@@ -104,8 +104,11 @@ class Logins:
             return None
 
     async def close(self, login: BrowserLogin) -> None:
-        """End the login at hived too, so that its cookie is worthless."""
-        with suppress(Unreachable, NotAllowed):  # hived is away, or has ended it already
+        """End the login at hived too, so that its cookie is worthless.
+
+        Unreachable: it was not ended, and nobody is told that it was.
+        """
+        with suppress(NotAllowed):  # hived has ended it already
             await login.connection.call("close_login")
         self.forget(login)
 

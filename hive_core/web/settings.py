@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import InvalidArgument
+from hive_core.model.config.origins import browser_origin
 
 CONFIG: Final = Path("/etc/hive/hive.toml")
 ORIGIN: Final = "http://localhost:4483"
@@ -42,4 +43,4 @@ def load_settings(path: Path = CONFIG) -> WebTable:
     origins = table.get("origins", [ORIGIN]) if isinstance(table, dict) else None
     if not isinstance(origins, list) or not origins:
         raise InvalidArgument(f"cannot read {path}: origins is not a list", field="web.origins")
-    return WebTable(tuple(map(str, origins)))
+    return WebTable(tuple(browser_origin(str(origin)) for origin in origins))

@@ -258,7 +258,7 @@ def test_a_decided_approval_is_shown_without_decision_commands(hive: Hive, state
     answering(hive, approval_page(state=state, decided_by="uid:0", decided=5.0))
     out = hive("approvals", "show", ID).out
     assert f"{state}, decided by uid:0" in out
-    assert "hive approvals approve" not in out
+    assert "hive approval approve" not in out
 
 
 def approving(hive: Hive, **job: object) -> None:

@@ -8,13 +8,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures.messages import UndoRequested, request_undo
 from fixtures.seeds import empty_ledger, folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive_core.ledger.audit.event_heads import Heads
-from hive_core.ledger.audit.event_json import form
+from hive_core.ledger.audit.event_json import form, parse_event
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.connection import Damaged
 from hive_core.ledger.core.ledger import Ledger
@@ -188,6 +189,21 @@ def test_an_edit_or_a_deletion_is_found(folder: Path, sql: str, broken: int) -> 
     ledger = Ledger.open(folder / "hive.db", primed=0)
     assert ledger.events.verify() == broken
     ledger.close()
+
+
+@for_each("part, value", [
+    ("fields", "x"), ("fields", []), ("allowed", {}), ("time", None), ("time", 10**400),
+    ("kind", 1), ("reason", None), ("request", True),
+])  # fmt: skip
+def test_an_event_with_a_part_of_another_type_is_none(part: str, value: object) -> None:
+    """Its reader would meet that later: hived copies events to the journal in a loop."""
+    text = form(AuditEntry(
+        "record", "anna", "send", "bob", allowed=True, rule="PARENT", reason="", commit="",
+        request="r1", now=10.0, fields={},
+    )).json_for("r1", 10.0)  # fmt: skip
+    assert parse_event(7, b"", text).time == 10.0
+    with pytest.raises(Damaged, match="cannot read event 7 of the audit log"):
+        parse_event(7, b"", json.dumps({**json.loads(text), part: value}))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"fields":1}', '{"a":1} ', '{"time":"x"}'])

@@ -339,8 +339,12 @@ def test_a_receiver_that_is_down_holds_up_no_other() -> None:
 
 @for_each(
     "text, seconds",
-    [("30", 30.0), ("Thu, 01 Jan 1970 00:01:00 GMT", 60.0), ("soon", 0.0), (None, 0.0)],
-)
+    [
+        ("30", 30.0), ("Thu, 01 Jan 1970 00:01:00 GMT", 60.0), ("soon", 0.0), (None, 0.0),
+        (f"Thu, 01 Jan {'9' * 20} 00:01:00 GMT", 0.0),
+        (f"Thu, 01 Jan 1970 00:01:00 +{'9' * 20}", 0.0),
+    ],
+)  # fmt: skip
 def test_retry_after_is_a_number_or_a_date(text: str | None, seconds: float) -> None:
     assert retry_after(text, 0.0) == seconds
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
+import pytest
 from each import for_each
 from typing_extensions import override
 
@@ -68,14 +69,17 @@ class MemorySource:
 
 @dataclass
 class Receiver:
-    """Takes a notice at once, or with `gate` once that is set."""
+    """Takes a notice at once, or with `gate` once that is set; with `fault` it raises that."""
 
     gate: asyncio.Event | None = None
+    fault: Exception | None = None
     taken: list[Notice] = field(default_factory=list)
 
     async def send(self, delivery: NoticeDelivery) -> DeliveryOutcome:
         if self.gate is not None:
             await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
         self.taken.append(delivery.notice)
         return Delivered()
 
@@ -211,3 +215,43 @@ def test_a_receiver_whose_answer_does_not_end_has_the_notice() -> None:
             return outcome
 
     assert asyncio.run(send()) == Delivered()
+
+
+def test_a_sender_that_fails_holds_up_its_own_route_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """apprise calls plugins of others; what they raise may hold a password."""
+    source, times = MemorySource([question("q1")]), Times()
+    broken, phone = Receiver(fault=KeyError("mailto://me:secret@host")), Receiver()
+
+    async def notify() -> None:
+        notifier = new_notifier(tmp_path, source, times, broken=broken, phone=phone)
+        await notifier.step()
+        assert phone.told == [("new", "question:q1")]
+        broken.fault = None
+        times.pass_by(5.0)
+        await notifier.step()
+
+    asyncio.run(notify())
+    assert broken.told == [("new", "question:q1")]
+    assert "Cannot notify broken now: its sender failed with KeyError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_notices_are_sent_while_the_state_cannot_be_written(tmp_path: Path) -> None:
+    """One of them says that the disk is full; each is sent once, as long as the program runs."""
+    source, times, phone = MemorySource([question("q1")]), Times(), Receiver()
+    state = tmp_path / "state.json"
+    state.mkdir()  # nothing can take its place
+
+    async def notify() -> None:
+        notifier = new_notifier(tmp_path, source, times, phone=phone)
+        for _ in range(3):
+            await notifier.step()
+            times.pass_by(1.0)
+        state.rmdir()
+        await notifier.step()
+
+    asyncio.run(notify())
+    assert phone.told == [("new", "question:q1")]
+    assert "question:q1" in state.read_text(encoding="utf-8")

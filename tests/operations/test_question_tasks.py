@@ -62,6 +62,25 @@ def test_it_goes_on_however_the_question_ends(world: World, task: str, how: str)
     assert state(world, task) == "in_progress"
 
 
+def test_an_asker_that_cancels_the_question_of_a_task_has_mail_for_who_works_on_it(
+    world: World, task: str
+) -> None:
+    """Its conversation about the task waits, and another one of it may have cancelled."""
+    id_ = ask(world, "a1", task=task)
+    world.call("a1", "cancel_question", question=id_)
+    assert state(world, task) == "in_progress"
+    (letter,) = letters(world, "a1", "answer")
+    assert (letter["task"], letter["state"]) == (task, "cancelled")
+
+
+def test_an_asker_that_cancels_an_escalation_has_no_mail(world: World, task: str) -> None:
+    """A session does so when its turn goes on: the mail would begin another one."""
+    id_ = escalate(world, "a1", "error", task=task)
+    world.call("a1", "cancel_question", question=id_)
+    assert state(world, task) == "in_progress"
+    assert letters(world, "a1", "answer") == []
+
+
 def test_an_escalation_parks_a_task_as_well(world: World, task: str) -> None:
     """Q27."""
     id_ = escalate(world, "a1", "error", task=task)

@@ -50,6 +50,7 @@ class WorldEvents:
 
     login: LoginClient
     reads: int = 0
+    gap: object = None
 
     async def events(self, after: str | None) -> EventPage:
         self.reads += 1
@@ -59,7 +60,8 @@ class WorldEvents:
         kinds = ["task", "model", "tool", "record"]
         page = self.login.call("list_events", after=after, kinds=kinds, limit=PAGE)
         events = rows(page["events"])
-        return EventPage([*events], str(events[-1]["seq"]) if events else after)
+        cursor = str(events[-1]["seq"]) if events else after
+        return EventPage([*events], cursor, gap=self.gap)
 
 
 @dataclass
@@ -247,6 +249,25 @@ def test_after_a_crash_before_the_place_is_kept_the_same_spans_come_again(
     (export.folder / "state.json").write_bytes(state)
     export.steps()
     assert otlp.spans[:5] == otlp.spans[5:]
+
+
+def test_a_full_disk_has_no_spans_sent_twice_and_ends_nothing(
+    world: World, otlp: OtlpTwin, export: Export
+) -> None:
+    (export.folder / "state.new").mkdir()  # so that no state can be written
+    work(world)
+    export.steps(3)
+    assert len(otlp.spans) == 5
+    (export.folder / "state.new").rmdir()
+
+
+def test_pruned_events_are_told_once(
+    otlp: OtlpTwin, export: Export, caplog: pytest.LogCaptureFixture
+) -> None:
+    export.source.gap = {"first": 1, "last": 9}
+    export.steps(3)
+    assert otlp.spans == []
+    assert caplog.text.count("Events were pruned before they were sent") == 1
 
 
 def test_a_damaged_state_begins_anew_from_now_on(

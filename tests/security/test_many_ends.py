@@ -8,6 +8,7 @@ from fixtures.tasks import give, phase, state, take
 from fixtures.world import World, names, rows
 from security.test_many_tasks import MANY, events_per_transaction
 
+from hive_core.operations.tasks.notices import MOMENT, TASKS
 from hive_core.operations.tasks.transitions import AT_ONCE
 
 
@@ -64,9 +65,9 @@ def _history(world: World, task: str) -> list[dict[str, object]]:
 def test_the_agent_that_stops_work_gets_no_notice_for_each_task(world: World) -> None:
     tasks = crowd(world, "a1")
     world.call("root", "stop_work", agent="a", reason="enough")
-    world.advance(0)
+    world.advance(MOMENT)
     assert {step["by"] for step in _history(world, tasks[-1])[1:]} == {"root"}
-    assert "task_result" not in names(world.mail("root"), "kind")
+    assert TASKS not in names(world.mail("root"), "kind")
 
 
 def test_a_kill_between_two_batches_loses_no_task(world: World) -> None:

@@ -59,3 +59,18 @@ def test_a_login_ends_where_hived_refuses_it_and_not_where_hived_went_away(
 
     assert search_outcome == outcome
     assert login.is_ended is (outcome == "unknown")
+
+
+def test_a_login_that_hived_did_not_end_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    """The page says that hived was not reached, and the browser keeps its cookie."""
+
+    async def log_out(broker: FakeBroker) -> BrowserLogin:
+        logins = Logins(Path(broker.path), time.monotonic)
+        login = await logins.open({}, "local")
+        with pytest.raises(Unreachable):  # it hangs up before it answers
+            await logins.close(login)
+        return login
+
+    with fake_broker(tmp_path / "login.sock") as broker:
+        broker.answers["OpenLogin"] = lambda _: FACTS
+        assert not asyncio.run(log_out(broker)).is_ended

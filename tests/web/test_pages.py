@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import pytest
 from fixtures.dashboard import Answer, FakeBrowser, RunningDashboard, parse_answer
 from fixtures.logins import open_login
 from fixtures.world import World, rows
@@ -236,3 +237,22 @@ def test_rows_that_are_read_again_are_those_of_the_page(browser: FakeBrowser) ->
 
         assert "<html" not in rows_alone
         assert rows_alone.strip() in browser.get(f"{path}{query}").text
+
+
+def test_a_fault_of_hive_web_is_a_page_that_says_where_its_report_is(
+    browser: FakeBrowser, web: RunningDashboard, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> float:
+        raise ValueError("no time")
+
+    reads = web.app.web.reads
+    clock, reads.clock = reads.clock, fail
+    try:
+        answer = browser.get("/cost")
+    finally:
+        reads.clock = clock
+    assert answer.status == 500
+    assert "journalctl -u hive-web" in answer.text
+    assert "no time" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "Cannot answer GET /cost" in caplog.text

@@ -64,12 +64,21 @@ def link(before: bytes, body: str) -> bytes:
 def parse_event(seq: int, digest: bytes, body: str) -> Event:
     """The event with this number. Damaged: the text is none of an event."""
     try:
-        values: dict[str, Any] = json.loads(body)
-        values.pop("after", None)
-        fields = MappingProxyType(values.pop("fields"))
-        return Event(seq=seq, **values, fields=fields, digest=digest.hex())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return _read_event(seq, digest, json.loads(body))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise damaged_event(seq) from error
+
+
+def _read_event(seq: int, digest: bytes, values: dict[str, Any]) -> Event:
+    values.pop("after", None)
+    time, allowed, fields = float(values.pop("time")), values.pop("allowed"), values.pop("fields")
+    texts = (*values.values(), *fields.keys())
+    if not (isinstance(allowed, bool | None) and all(isinstance(text, str) for text in texts)):
+        raise TypeError("a part of it is of another type")
+    return Event(
+        seq=seq, time=time, allowed=allowed, **values, fields=MappingProxyType(fields),
+        digest=digest.hex(),
+    )  # fmt: skip
 
 
 def damaged_event(seq: int) -> Damaged:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hive_core.model.agents.agent import Value
+from hive_core.model.config.origins import browser_origin
 
 Origin = Annotated[
-    str, Field(pattern=r"^(https://[a-z0-9.-]{1,253}|http://localhost)(:[0-9]{1,5})?$")
-]
+    str, Field(pattern=r"^(https://[a-z0-9.-]{1,253}|http://localhost)(:[0-9]{1,5})?$"),
+    AfterValidator(browser_origin),
+]  # fmt: skip
 
 
 class WebSettings(Value):

@@ -257,7 +257,8 @@ def relay_question(call: Call, params: RelayParams) -> Record[RelayResult]:
 def cancel_question(call: Call, params: CancelParams) -> Record[AnswerResult]:
     """Cancel an open question or escalation. An ancestor of the asker may do so too.
 
-    The asker gets mail of kind `answer` about it, unless it is the caller.
+    The asker gets mail of kind `answer` about it. One that is the caller gets it only about a
+    question of a task, which may wait in another conversation.
     """
     question = call.ledger.questions.require(params.question)
     if not question.open:

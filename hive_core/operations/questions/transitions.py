@@ -2,7 +2,7 @@
 
 Questions, escalations and the daemon's own questions all use these functions. Each step is a row,
 an event and mail, in one transaction. The asker learns of the end exactly once: as mail, unless it
-ends the question itself.
+ends the question itself and no task waits for that.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def end_question(call: Call, question: Question, end: QuestionEnd) -> None:
         raise Conflict(outcome, **outcome_fields(call, question))
     ended = call.ledger.questions.end(question.id, end, call.now)
     log_step(call, ended, end.event, by=end.by)
-    if end.by == ended.asker:
+    if end.by == ended.asker and not _waits_with_its_task(ended):
         call.ledger.questions.set_retry(ended.id, None)
         call.notify(question_topic(ended.id))
     else:
@@ -127,6 +127,14 @@ def end_question(call: Call, question: Question, end: QuestionEnd) -> None:
     body, missed = question_letters.closing_letter(call, ended), ended.state in _MISSED
     for uuid, hop in last_hops.items():
         _tell_former_holder(call, hop, "" if uuid == call.uuid else body, always=missed)
+
+
+def _waits_with_its_task(question: Question) -> bool:
+    """Whether a task of the asker waits for the end, perhaps in another conversation of it.
+
+    A session escalates for a task that goes on by itself, and cancels that in the same turn.
+    """
+    return bool(question.task) and question.kind is QuestionKind.QUESTION
 
 
 def outcome_fields(call: Call, question: Question) -> dict[str, object]:

@@ -116,6 +116,33 @@ def test_a_session_that_is_killed_at_every_kind_of_record_does_its_task_once(
     check_effects(host, task)
 
 
+def test_a_call_is_in_the_log_before_it_runs(host: SessionHost) -> None:
+    """Else one that a kill cuts off would run again, as if it had not begun."""
+    command = f'grep -c \'"t":"call"\' {host.state / "session/main/log"}'
+    first = ModelAnswer(calls=[("c0", "bash", {"command": command})])
+    host.model.answer = lambda number, _body: first if number == 0 else ModelAnswer("done")
+    host.start()
+    host.send("work")
+    host.until(lambda: "closed" in host.kinds())
+    (result,) = results_of(host, "main")
+    assert str(result["content"]).split()[0] == "1", result
+
+
+def test_a_reply_is_sent_once_though_the_record_behind_it_is_lost(host: SessionHost) -> None:
+    """A crash of the host may lose that the turn was closed: then it is closed again."""
+    host.model.answer = lambda _number, _body: ModelAnswer("done")
+    host.start()
+    host.send("work")
+    host.until(lambda: "closed" in host.kinds())
+    host.kill()
+    log = host.state / "session/main/log"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+    assert host.kinds()[-1] == "end"
+    host.start()
+    host.until(lambda: "closed" in host.kinds())
+    assert host.replies() == ["done"]
+
+
 @pytest.mark.sized
 def test_a_runtime_that_is_killed_costs_a_request_and_no_call(host: SessionHost) -> None:
     task = host.assign("Run twice, tell me, report.")
