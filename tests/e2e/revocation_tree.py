@@ -143,7 +143,9 @@ class Tree:
         self.host.run(*words, "sh", "-c", put, text=START + program)
 
     def has(self, agent: str, file: str) -> bool:
-        return self.host.inside(agent, "ls", "/tree/state").split().count(file) > 0
+        """Whether an agent that runs has a file; no process is started to look."""
+        leader = self.host.call("Locate", agent=agent)["leader"]
+        return self.host.lab.path(f"/proc/{leader}/root/tree/state/{file}").exists()
 
     def write(self) -> None:
         """`kid` writes into its notes, through what it has had open since the beginning."""

@@ -23,7 +23,7 @@ FILES: Final = {
     "wire": ("test_rows_clients", "test_rows_wire", "test_cli_serve", "test_notify"),
     "models": (
         "test_models_host", "test_egress", "test_model_sockets", "test_attacks_data",
-        "test_destroy_many", "test_daemon_life",
+        "test_destroy_many", "test_daemon_life", "test_memory_short",
     ),
     "work": (
         "test_rows_settings", "test_rows_kill", "test_rows_machines", "test_rows_tasks",
@@ -33,9 +33,11 @@ FILES: Final = {
         "test_rows_keeping", "test_rows_mail", "test_rows_questions", "test_rows_budgets",
         "test_rows_triggers",
     ),
-    "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
+    "config": (
+        "test_config", "test_config_hostile", "test_reconcile_drift", "test_revocation",
+        "test_attacks_starts",
+    ),
     "plans": ("test_rows_recovery", "test_rows_plans"),
-    "starts": ("test_revocation", "test_attacks_starts"),
     "commands": (
         "test_cli_commands", "test_cli_inside", "test_container_attacks", "test_web",
         "test_attack_59",
@@ -55,10 +57,34 @@ FILES: Final = {
 # What files have set together: a daemon that is started again for other settings costs a second.
 GRACE: Final = 3  # seconds
 REAP: Final = 4
+STARTS_AT_ONCE: Final = 4
+STARTS: Final = f"""
+[grace]
+start = 3600
+[back_off]
+first = 0.05
+most = 0.2
+failures = 2
+[limits]
+starts_at_once = {STARTS_AT_ONCE}
+"""
 SETTINGS: Final = {
     # Every refusal is recorded, however many of these tests a machine runs in one minute.
     "tree": '[limits]\nrefusals_kept = 100000\n[log]\njournal = "all"\n',
+    "models": '[egress]\nallow = ["*.example.org:443"]\n',
     "work": f"[tasks]\ngrace = {GRACE}\n[back_off]\nfirst = 0.2\n[life]\nreap = {REAP}\n",
+    "config": """
+[deploy]
+window = 0.7
+generations = 4
+[approvals]
+pending = 100
+a_day = 1000
+[intake]
+seconds = 15.0
+[back_off]
+most = 1
+""",
     "mail": """
 [limits]
 inbox_count = 1000

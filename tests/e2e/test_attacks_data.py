@@ -63,23 +63,6 @@ def test_attack_64_a_shell_opens_despite_hostile_control_group_names(host: HiveH
     assert host.shell("bob", "sh", "-c", same) == "joined\n"
 
 
-def test_attack_64_the_host_goes_on_with_hostile_control_group_names(host: HiveHost) -> None:
-    """It is looked at anew by a fresh daemon, and stopped and started, like any other."""
-    host.restart()
-    host.wait("running", "bob")
-    assert not host.call("Restart", agent="bob", wait=50).error
-    host.wait("running", "bob")
-    assert not host.call("Stop", agent="bob", wait=50).error
-    host.wait("stopped", "bob")
-    assert host.run("hive", "doctor", check=False).stderr == ""
-
-
-@pytest.fixture(scope="module")
-def flooded(host: HiveHost) -> HiveHost:
-    host.grow(lead={"role": "lead"}, quiet="lead", other="root")
-    return host
-
-
 def stored_bytes(host: HiveHost) -> int:
     return int(
         host.run("sh", "-c", "cat /var/lib/hive/hive.db /var/lib/hive/hive.db-wal | wc -c").stdout
@@ -88,32 +71,43 @@ def stored_bytes(host: HiveHost) -> int:
 
 @pytest.mark.sized
 def test_attack_62_a_flood_of_notes_by_many_agents_grows_the_ledger_by_less_than_32_mib(
-    flooded: HiveHost,
+    host: HiveHost,
 ) -> None:
+    host.grow(lead={"role": "lead"}, quiet="lead", other="root")
     for name in ("quiet", "other"):
-        flooded.ask(name, "NoteEvent", kind="first", text=f"of {name}")
-    before, mine = stored_bytes(flooded), flooded.ask("quiet", "Subscribe", after="1")["events"]
+        host.ask(name, "NoteEvent", kind="first", text=f"of {name}")
+    before, mine = stored_bytes(host), host.ask("quiet", "Subscribe", after="1")["events"]
     flood: dict[str, object] = {
         "parent": "lead", "command": ["/usr/bin/python3", "-Ic", FLOOD],
     }  # fmt: skip
-    flooded.grow(**dict.fromkeys(FLOODERS, flood))
+    host.grow(**dict.fromkeys(FLOODERS, flood))
 
     def has_gap() -> bool:
-        page = flooded.ask("lead", "Subscribe", after="1", agents=FLOODERS, kinds=["own.*"])
+        page = host.ask("lead", "Subscribe", after="1", agents=FLOODERS, kinds=["own.*"])
         return bool(page["events"]) and page.parameters.get("gap") is not None
 
-    flooded.until(has_gap, "notes of the flood pushed out its own", seconds=60)
+    host.until(has_gap, "notes of the flood pushed out its own", seconds=60)
     seconds = times(1, 20)
     end = time.monotonic() + seconds
-    flooded.until(lambda: time.monotonic() > end, "the flood went on", seconds=seconds + 30)
-    grown = stored_bytes(flooded) - before
+    host.until(lambda: time.monotonic() > end, "the flood went on", seconds=seconds + 30)
+    grown = stored_bytes(host) - before
     assert grown < 32 << 20
-    page = flooded.ask("quiet", "Subscribe", after="1")
+    page = host.ask("quiet", "Subscribe", after="1")
     assert page.parameters.get("gap") is None
     assert page["events"][: len(mine)] == mine
     assert "own.first" in {
-        event["kind"] for event in flooded.ask("other", "Subscribe", after="1")["events"]
+        event["kind"] for event in host.ask("other", "Subscribe", after="1")["events"]
     }
-    flooded.prune({"root": None, "lead": "root", "quiet": "lead", "other": "root"})
-    flooded.restart()
-    assert not [alarm for alarm in flooded.json("status")["alarms"] if "audit log" in alarm]
+    host.prune({"root": None, "bob": "root"})
+
+
+def test_attacks_62_and_64_a_fresh_daemon_goes_on_with_what_is_there(host: HiveHost) -> None:
+    """The notes of a flood, and an agent with hostile names: stopped and started like any other."""
+    host.restart()
+    assert not [alarm for alarm in host.json("status")["alarms"] if "audit log" in alarm]
+    host.wait("running", "bob")
+    assert not host.call("Restart", agent="bob", wait=50).error
+    host.wait("running", "bob")
+    assert not host.call("Stop", agent="bob", wait=50).error
+    host.wait("stopped", "bob")
+    assert host.run("hive", "doctor", check=False).stderr == ""

@@ -30,7 +30,11 @@ def test_setup_needs_root(fresh: HiveHost) -> None:
 
 def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> None:
     said = fresh.setup()
-    for line in ("created user hive", "wrote /etc/systemd/system/hived.service"):
+    for line in (
+        "created user hive",
+        "created user hive-model",
+        "wrote /etc/systemd/system/hived.service",
+    ):
         assert line in said
     assert fresh.hive("tree", "-o", "name") == "root\n"
     home = fresh.run("stat", "-c", "%U:%G %a", "/var/lib/hive").stdout
@@ -55,15 +59,23 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     fresh.setup()
     assert fresh.hive("tree", "-o", "name") == "root\nstubborn\n"
 
+    fresh.run("sh", "-c", "echo secret >/etc/hive/keys/mine")
     fresh.hive("teardown", "--purge", "--yes")
     assert units(fresh) == ""
-    for path in ("/var/lib/hive/meta", "/etc/hive", "/run/hive"):
-        assert fresh.run("test", "-e", path, check=False).returncode == 1, path
-    for account in (
-        ("passwd", "hive"), ("passwd", "hive-web"), ("group", "hive"), ("group", "hive-operator"),
-        ("group", "hive-login"),
+    assert_nothing_is_left(fresh)
+
+
+def assert_nothing_is_left(fresh: HiveHost) -> None:
+    """No file, no key, no user and no group of hive."""
+    for path in (
+        "/var/lib/hive/meta", "/etc/hive", "/run/hive", "/run/hive-small",
+        "/etc/systemd/system/hive-small.socket",
     ):  # fmt: skip
-        assert fresh.run("getent", *account, check=False).returncode == 2
+        assert fresh.run("test", "-e", path, check=False).returncode == 1, path
+    for name in ("hive", "hive-web", "hive-model", "hive-small"):
+        assert fresh.run("getent", "passwd", name, check=False).returncode == 2, name
+    for name in ("hive", "hive-operator", "hive-login", "hive-model", "hive-small"):
+        assert fresh.run("getent", "group", name, check=False).returncode == 2, name
 
 
 def assert_daemons_start_by_systemd_only(fresh: HiveHost) -> None:

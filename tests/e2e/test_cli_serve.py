@@ -17,6 +17,7 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 from environments import need_environment
+from long import times
 
 pytestmark = pytest.mark.lab
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -139,12 +140,13 @@ def test_an_agent_stopped_at_work_handles_the_message_again_after_its_start(
     assert len(host.inside("slow", "cat", "/tree/state/runs").splitlines()) == 2
 
 
+@pytest.mark.sized
 def test_repeated_daemon_crashes_lose_no_message_and_duplicate_no_answer(
     host: HiveHost,
 ) -> None:
     serving(host, "echo", "cat")
     before = host.main_pid("echo")
-    bodies = [f"message {number}" for number in range(20)]
+    bodies = [f"message {number}" for number in range(times(10, 50))]
     for number, body in enumerate(bodies):
         if number % 10 == 5:
             host.run("systemctl", "kill", "--signal=KILL", "hived.service")

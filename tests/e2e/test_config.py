@@ -12,15 +12,6 @@ from long import times
 
 pytestmark = pytest.mark.lab("slow")
 
-WINDOW = 0.7
-SETTINGS = f"""
-[deploy]
-window = {WINDOW}
-generations = 4
-
-[grace]
-start = 10.0
-"""
 LIVE = '[harness]\nreload = "live"\n'
 CLONE = "/agents/lead/state/configs/bob"
 # Seconds after the approval; the short form has one in the middle of it.
@@ -37,7 +28,7 @@ git add -A; git -c user.name="$who" -c user.email="$who@x" commit -qm change; gi
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("config", SETTINGS)
+    made = shared_host.prepare("config")
     made.grow(lead={"role": "lead"})
     made.grow(bob={"parent": "lead", "command": ["sh", "-c", PROGRAM]})
     return made

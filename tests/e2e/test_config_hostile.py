@@ -12,15 +12,6 @@ from e2e.shared_hosts import SharedHost
 pytestmark = pytest.mark.lab("slow")
 
 CONFIG = "/agents/{}/config"
-SETTINGS = """
-[approvals]
-pending = 100
-a_day = 1000
-[intake]
-seconds = 15.0
-[deploy]
-window = 0.0
-"""
 FRESH = "git reset -q --hard $(git rev-list --max-parents=0 HEAD); "
 # As an agent that is root in its container; HOME is where it may write.
 START = "set -e; cd /agents/$1/config; export HOME=/tree/state; "
@@ -41,7 +32,7 @@ echo '* diff=x filter=x' >.git/info/attributes
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
     """root above mum, mum above kid and imp."""
-    hive_host = shared_host.prepare("config", SETTINGS)
+    hive_host = shared_host.prepare("config")
     hive_host.grow(mum="root", kid="mum", imp="mum")
     for name in ("kid", "imp"):
         hive_host.hive("cap", "grant", name, "config.propose")

@@ -9,7 +9,7 @@ from long import times
 
 pytestmark = [pytest.mark.lab("slow"), pytest.mark.sized]
 
-SUBTREES = times(6, 30)
+SUBTREES = times(4, 30)
 KIDS = 2
 
 

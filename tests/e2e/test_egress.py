@@ -11,7 +11,6 @@ from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
 
-SETTINGS = '[egress]\nallow = ["*.example.org:443"]\n'
 # The host is 93.184.216.1; a server on the internet is 93.184.216.34.
 NETWORK = """
 ip netns add internet
@@ -79,11 +78,10 @@ except OSError as error:
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> Iterator[HiveHost]:
-    made = shared_host.prepare("models", SETTINGS)
+    made = shared_host.prepare("models")
     made.run("sh", "-ec", NETWORK)
     made.run("mkdir", "-p", "/var/empty")
     server = made.lab.popen(SERVER, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    made.restart()
     made.grow(ann={
         "role": "worker", "parent": "root", "network": "egress-allowlist",
         "command": ["hive-agent", "serve", "--", "sh", "-c", "echo $HTTPS_PROXY $NO_PROXY"],

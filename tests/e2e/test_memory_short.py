@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.labhost import Lab
+from e2e.shared_hosts import SharedHost
 from long import at_most, figure, times
 
 pytestmark = pytest.mark.lab
@@ -33,12 +32,12 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
+def host(shared_host: SharedHost) -> HiveHost:
+    """The last one of those who share it: its memory stays bound."""
+    made = shared_host.prepare("models")
+    made.run("systemctl", "stop", "hive-small.service", check=False)  # it has weights in memory
     made.grow(**dict.fromkeys(AGENTS, "root"))
-    yield made
-    made.close_connections()
+    return made
 
 
 def test_the_daemon_has_reserved_memory(host: HiveHost) -> None:

@@ -101,7 +101,7 @@ def other_models(host: HiveHost, text: str) -> Iterator[None]:
 @contextmanager
 def reloading_models(host: HiveHost, text: str) -> Iterator[None]:
     """The same, in force inside."""
-    reload = ("systemctl", "reload", "hived.service", "hive-model.service")
+    reload = ("systemctl", "reload", "hive-model.service")
     try:
         with other_models(host, text):
             host.run(*reload)
@@ -132,6 +132,16 @@ def test_setup_makes_users_directories_and_settings_for_models(host: HiveHost) -
     assert "embedded" in done.stdout
     assert "runtime" in done.stdout
     assert "nothing to do" in host.setup()
+
+
+def test_the_first_call_starts_the_embedded_model(host: HiveHost) -> None:
+    host.run("systemctl", "stop", "hive-small.service", check=False)
+    assert "hive-small idle" in host.hive("status")
+    status, answer = chat(host)
+    assert status == 200
+    assert answer["choices"][0]["message"]["content"]
+    assert state(host, "hive-small.service") == "active"
+    assert host.json("status")["models"]["hive-small"] == "active"
 
 
 def refused_addresses(host: HiveHost, unit: str, *addresses: str) -> list[str]:
@@ -198,16 +208,6 @@ def test_a_key_counts_from_the_next_call_on(host: HiveHost) -> None:
         assert "is not set on this host" in answer_of(host, "far")
 
 
-def test_the_first_call_starts_the_embedded_model(host: HiveHost) -> None:
-    host.run("systemctl", "stop", "hive-small.service", check=False)
-    assert "hive-small idle" in host.hive("status")
-    status, answer = chat(host)
-    assert status == 200
-    assert answer["choices"][0]["message"]["content"]
-    assert state(host, "hive-small.service") == "active"
-    assert host.json("status")["models"]["hive-small"] == "active"
-
-
 def test_only_the_proxy_reaches_the_embedded_model(host: HiveHost) -> None:
     done = host.run(*AS_NOBODY, "/usr/bin/python3", "-Ic", CALL, SOCKET, check=False)
     assert "PermissionError" in done.stderr
@@ -262,15 +262,8 @@ def test_a_container_has_what_sessions_import_and_cannot_change_it(host: HiveHos
     assert "Read-only file system" in done.stderr
 
 
-@pytest.fixture(scope="module")
-def scout(host: HiveHost) -> HiveHost:
-    """An agent whose session has the embedded model."""
+def test_an_agent_with_the_embedded_model_answers_a_chat(host: HiveHost) -> None:
     host.hive("agent", "create", "scout", "--role", "worker", "--runtime", "builtin")
-    return host
-
-
-def test_an_agent_with_the_embedded_model_answers_a_chat(scout: HiveHost) -> None:
-    host = scout
     answer = host.hive("chat", "scout", text="Hello, who are you?\n").strip()
     assert len(answer) > 2
     log = host.hive("session", "log", "scout").splitlines()
@@ -280,18 +273,6 @@ def test_an_agent_with_the_embedded_model_answers_a_chat(scout: HiveHost) -> Non
     assert [line.split()[2] for line in log if line.split()[1] == "1"][-3:] == [
         "response", "end", "closed",
     ]  # fmt: skip
-
-
-def test_the_result_of_a_task_has_the_tokens_that_its_model_took(scout: HiveHost) -> None:
-    """Q43: measured by hive-model, without a report of the agent."""
-    host = scout
-    job = host.hive("task", "assign", "scout", "Count the files here.").split()[-1]
-    host.hive("wait", "--for", f"task.done={job}", "--timeout", "120")
-    shown = host.json("task", "show", job)
-    result = shown["task"]["result"]
-    assert result["tokens"] > 0
-    assert result["source"] == "measured"
-    assert f"tokens     {result['tokens']}\n" in host.hive("task", "show", job)
 
 
 def test_without_its_environment_the_units_of_the_embedded_model_go(host: HiveHost) -> None:
@@ -308,13 +289,3 @@ def test_without_its_environment_the_units_of_the_embedded_model_go(host: HiveHo
         host.run("ln", "-s", place, "/usr/local/lib/hive-small")
         host.setup()
     assert chat(host)[0] == 200
-
-
-def test_purging_removes_the_users_and_the_keys(host: HiveHost) -> None:
-    host.run("sh", "-c", "echo secret >/etc/hive/keys/mine")
-    host.hive("teardown", "--purge", "--yes")
-    for user in ("hive-model", "hive-small"):
-        assert host.run("getent", "passwd", user, check=False).returncode == 2
-        assert host.run("getent", "group", user, check=False).returncode == 2
-    for path in ("/etc/hive", "/run/hive-small", "/etc/systemd/system/hive-small.socket"):
-        assert host.run("test", "-e", path, check=False).returncode == 1, path

@@ -32,11 +32,18 @@ def bare(lab: Lab) -> Iterator[NixHost]:
 @pytest.fixture(scope="module")
 def host(bare: NixHost) -> NixHost:
     """An agent with its own configuration; the tests change its module alone."""
-    if not bare.run("cat", "/var/lib/hive/meta/flake.lock", check=False).stdout:
+    if AGENT not in bare.tree():
         bare.lock()
-    bare.grow(nixie={"parent": "root", "image": "nix"})
+        bare.grow(nixie={"parent": "root", "image": "nix"})
     bare.change(AGENT, module_with_word("first"))
     return bare
+
+
+@pytest.fixture(scope="module")
+def other(host: NixHost) -> str:
+    """A second agent, which the last test destroys."""
+    host.grow(other={"parent": "root", "image": "nix"})
+    return "other"
 
 
 def installed_word(host: NixHost) -> str:
@@ -46,16 +53,15 @@ def installed_word(host: NixHost) -> str:
 
 def test_h13_an_agent_is_built_once_the_inputs_are_locked(bare: NixHost) -> None:
     """An agent spawned before reports what is missing, and starts by itself once it exists."""
-    assert bare.call("Spawn", name="early", parent="root", image="nix")["job"]
+    assert bare.call("Spawn", name=AGENT, parent="root", image="nix")["job"]
     bare.until(lambda: "not locked yet" in json.dumps(bare.mail("root")), "root is not told")
     done = bare.lock()
     assert {change["input"] for change in done["review"]["changes"]} == {"hive", "nixpkgs"}  # type: ignore[index]
-    bare.wait("running", "early")
-    assert bare.guest("early", "readlink", "/run/current-system") == bare.system("early")
+    bare.wait("running", AGENT)
+    assert bare.guest(AGENT, "readlink", "/run/current-system") == bare.system(AGENT)
     bare.run("git", "clone", "-q", "hive::meta", "/root/meta")
     log = bare.run("git", "-C", "/root/meta", "log", "--format=%s", "--", "flake.lock")
     assert log.stdout.splitlines() == ["update inputs (1 agent follows)"]
-    bare.hive("destroy", "early", "--yes")
 
 
 def test_h26_a_module_is_switched_to_in_place(host: NixHost) -> None:
@@ -132,9 +138,8 @@ def show_once_pending(host: NixHost, asked: Reply) -> str:
     return host.hive("approval", "show", str(asked["approval"]))
 
 
-def test_h26_newer_inputs_reach_all_agents_in_waves(host: NixHost) -> None:
-    host.grow(other={"parent": "root", "image": "nix"})
-    before = {name: host.system(name) for name in (AGENT, "other")}
+def test_h26_newer_inputs_reach_all_agents_in_waves(host: NixHost, other: str) -> None:
+    before = {name: host.system(name) for name in (AGENT, other)}
     pids = host.pids(*before)
     host.run("sh", "-c", f"echo newer >{INPUTS}/nixpkgs/newer")
     asked = host.call("RequestUpdateMetaInputs", inputs=["nixpkgs"], message="newer")
@@ -153,7 +158,6 @@ def test_h26_newer_inputs_reach_all_agents_in_waves(host: NixHost) -> None:
     assert host.pids(*before) == pids
     for name in before:
         assert host.guest(name, "readlink", "/run/current-system") == host.system(name)
-    host.hive("destroy", "other", "--yes")
 
 
 def test_attack_32_the_collector_keeps_running_and_previous_systems(host: NixHost) -> None:
@@ -193,11 +197,10 @@ def test_attack_29_without_a_sandbox_there_is_no_image_nix(host: NixHost) -> Non
     assert host.run("hive", "doctor").returncode == 0
 
 
-def test_the_collector_removes_the_systems_of_a_destroyed_agent(host: NixHost) -> None:
-    host.grow(brief={"parent": "root", "image": "nix"})
-    place = f"/nix/var/nix/profiles/hive/{host.uuid('brief')}"
+def test_the_collector_removes_the_systems_of_a_destroyed_agent(host: NixHost, other: str) -> None:
+    place = f"/nix/var/nix/profiles/hive/{host.uuid(other)}"
     host.run("test", "-d", place)
-    host.hive("destroy", "brief", "--yes")
+    host.hive("destroy", other, "--yes")
 
     def is_removed() -> bool:
         host.hive("gc")

@@ -2,9 +2,10 @@
 
 import re
 import time
+from collections.abc import Iterator
 
 import pytest
-from e2e.privdhost import PrivdHost, SharedPrivdHost
+from e2e.privdhost import Agent, PrivdHost, SharedPrivdHost
 from long import at_most
 
 pytestmark = pytest.mark.lab
@@ -34,19 +35,6 @@ def test_a_booted_agent_becomes_ready_without_failed_units(host: PrivdHost) -> N
     assert record["result"] == "success"
 
 
-def test_the_command_runs_as_a_service_with_the_environment(host: PrivdHost) -> None:
-    script = 'echo "$HIVE_NAME $HIVE_PARENT $HIVE_SOCKET $PWD $HOME"; which hive-agent; sleep 99'
-    parent = host.running()
-    agent = host.running(parent, boot=True, command=("sh", "-c", script))
-    line = f"{agent.name} {parent.name} /run/hive/broker.sock /tree/state /tree/state"
-    host.until(lambda: any(line in said for said in host.log("-u", agent.unit)), "is silent")
-    log = "\n".join(host.log("-u", agent.unit, f"HIVE_UUID={agent.uuid}"))
-    assert "/opt/hive/bin/hive-agent" in log
-    shown = host.enter(agent, "systemctl", "show", "-p", "ActiveState", "hive-harness")
-    assert shown == "ActiveState=active"
-    host.stop(agent)
-
-
 def test_words_of_a_command_arrive_as_they_are(host: PrivdHost) -> None:
     words = (
         "$$",
@@ -73,17 +61,42 @@ def test_words_of_a_command_arrive_as_they_are(host: PrivdHost) -> None:
     assert record["status"] == "5"  # the container ends as its command ended
 
 
-def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(host: PrivdHost) -> None:
+COMMAND = """
+echo "$HIVE_NAME $HIVE_PARENT $HIVE_SOCKET $PWD $HOME"; which hive-agent; echo from the harness
+sleep infinity
+"""
+
+
+@pytest.fixture(scope="module")
+def speaker(host: PrivdHost) -> Iterator[Agent]:
+    agent = host.running(host.running(), boot=True, command=("sh", "-c", COMMAND))
+    yield agent
+    host.stop(agent)
+
+
+def test_the_command_runs_as_a_service_with_the_environment(
+    host: PrivdHost, speaker: Agent
+) -> None:
+    line = f"{speaker.name} {speaker.parent} /run/hive/broker.sock /tree/state /tree/state"
+    host.until(lambda: any(line in said for said in host.log("-u", speaker.unit)), "is silent")
+    log = "\n".join(host.log("-u", speaker.unit, f"HIVE_UUID={speaker.uuid}"))
+    assert "/opt/hive/bin/hive-agent" in log
+    shown = host.enter(speaker, "systemctl", "show", "-p", "ActiveState", "hive-harness")
+    assert shown == "ActiveState=active"
+
+
+def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(
+    host: PrivdHost, speaker: Agent
+) -> None:
     """Whatever the unit calls itself; what speaks to syslog by itself is called as it says."""
-    agent = host.running(boot=True, command=("sh", "-c", "echo from the harness; sleep infinity"))
     run = ["systemd-run", "--quiet", "--wait", "--unit=inner"]
-    host.enter(agent, *run, "sh", "-c", "echo hello; echo again >&2")
-    host.enter(agent, *run, "-p", "SyslogIdentifier=other", "echo", "third")
-    host.enter(agent, *run, "logger", "-t", "talker", "-p", "user.debug", "no")
-    host.enter(agent, *run, "logger", "-t", "talker", "yes")
+    host.enter(speaker, *run, "sh", "-c", "echo hello; echo again >&2")
+    host.enter(speaker, *run, "-p", "SyslogIdentifier=other", "echo", "third")
+    host.enter(speaker, *run, "logger", "-t", "talker", "-p", "user.debug", "no")
+    host.enter(speaker, *run, "logger", "-t", "talker", "yes")
 
     def lines() -> list[str]:
-        log = host.log("-u", agent.unit, f"HIVE_UUID={agent.uuid}", "-t", agent.name)
+        log = host.log("-u", speaker.unit, f"HIVE_UUID={speaker.uuid}", "-t", speaker.name)
         return [re.sub(r"\[\d+\]", "", line) for line in log]
 
     host.until(lambda: "talker: yes" in lines(), "does not talk")
@@ -91,16 +104,3 @@ def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(host: PrivdHo
     assert unit == [f"inner.service: {word}" for word in ("hello", "again", "third")]
     assert "hive-harness.service: from the harness" in lines()
     assert "talker: no" not in lines()
-    host.stop(agent)
-
-
-def test_a_container_that_reboots_itself_comes_back(host: PrivdHost) -> None:
-    agent = host.running(boot=True, command=())
-    first = host.facts(agent).leader
-    host.enter(agent, "systemctl", "reboot")
-
-    def again() -> bool:
-        return host.runs(agent) and host.facts(agent).leader != first
-
-    host.until(again, "does not come back", seconds=30)
-    host.stop(agent)

@@ -12,13 +12,11 @@ from hive_core.reconcile.exit_counting import CRASHED
 
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]
-# A pause of a second can be seen, and no longer one is worth waiting for.
-SETTINGS = "[back_off]\nmost = 1\n"
 
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    hive_host = shared_host.prepare("config", SETTINGS)
+    hive_host = shared_host.prepare("config")
     hive_host.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
     return hive_host
 

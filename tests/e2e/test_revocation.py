@@ -7,14 +7,15 @@ had open since before the move.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.revocation_tree import HANDS, HOLDS, LISTENS, NOTES, Tree
-from e2e.shared_hosts import SharedHost
+from e2e.shared_hosts import STARTS, SharedHost
 from long import figure, seed, times
 
 pytestmark = pytest.mark.lab("slow")
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.lab("slow")
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    return shared_host.prepare("starts")
+    return shared_host.prepare("config", STARTS)
 
 
 @pytest.fixture
@@ -33,66 +34,57 @@ def tree(host: HiveHost) -> Tree:
 
 
 def test_attack_58_no_open_handle_outlives_a_move(tree: Tree) -> None:
-    """A descriptor, one in flight, a mapping whose first thread is dead, a directory."""
+    """A descriptor, one in flight, a mapping whose first thread is dead, a directory, hard links.
+
+    Who moves keeps all of it, without a restart; whom it moves away from does not.
+    """
     host = tree.host
     for name, program in HOLDS.items():
         tree.run("one", name, program)
     tree.run("stay", "sibling", "NOTES and hold(os.open('ready-sibling', os.O_CREAT))")
+    for taker in ("stay", "pup"):
+        hand_on_notes(tree, taker)
+    link_notes(host)
     before = host.pids("root", "two", "kid", "pup", "one", "stay")
     said = host.hive("move", "kid", "--parent", "two")
     tree.write()
     assert tree.read("two", NOTES) == "aftere"
     leaks = {name: tree.leak("one", name).rstrip("\0") for name in HOLDS}
     assert leaks == dict.fromkeys(HOLDS, "")
+    assert tree.leak("stay", "taker-stay") == ""
+    assert tree.leak("pup", "taker-pup").startswith("after")
     assert "restarts  one, stay" in said
     after = host.pids(*before)
     assert {name for name in before if before[name] != after[name]} == {"one", "stay"}
     assert not tree.runs("sibling")
+    assert_links_are_split(tree)
 
 
-def test_attack_58_a_hard_link_gives_nothing_after_a_move(tree: Tree) -> None:
-    host = tree.host
+def hand_on_notes(tree: Tree, taker: str) -> None:
+    """`one` passes a descriptor of the notes to an agent below it."""
+    tree.run(taker, f"taker-{taker}", LISTENS)
+    tree.begin("one", f"giver-{taker}", HANDS.replace("{to}", taker))
+    tree.host.until(lambda: tree.has("one", f"ready-giver-{taker}"), "nothing is handed on")
+    tree.host.until(lambda: tree.has(taker, f"got-taker-{taker}"), "nothing was taken")
+
+
+def link_notes(host: HiveHost) -> None:
+    """`one` links them for itself, for one that stays, and for one that moves along."""
     host.inside("one", "ln", NOTES, "/tree/state/kept")
     host.inside("one", "ln", "/tree/state/kept", "/agents/stay/state/kept")
-    host.hive("move", "kid", "--parent", "two")
-    tree.write()
-    assert tree.read("two", NOTES) == "aftere"
+    host.inside("one", "ln", NOTES, "/agents/pup/state/notes")
+
+
+def assert_links_are_split(tree: Tree) -> None:
+    """Those who stay have the old text, in one file, and those who move the new one, in another."""
+    host = tree.host
     assert tree.read("one", "/tree/state/kept") == "before"
     assert tree.read("stay", "/tree/state/kept") == "before"
     host.inside("one", "sh", "-c", "echo changed >/tree/state/kept")
     assert tree.read("stay", "/tree/state/kept") == "changed"  # names of one file, as before
     assert tree.read("kid", "/tree/state/notes") == "aftere"
-
-
-def test_a_hard_link_into_a_sibling_that_moves_along_is_kept(tree: Tree) -> None:
-    """The moved agents are not restarted for it."""
-    host = tree.host
-    host.inside("one", "ln", NOTES, "/agents/pup/state/notes")
-    before = host.pids("kid", "pup")
-    host.hive("move", "kid", "--parent", "two")
-    assert host.pids("kid", "pup") == before
-    tree.write()
     assert tree.read("pup", "/tree/state/notes") == "aftere"
     assert host.inside("two", "stat", "-c", "%h", NOTES) == "2\n"
-
-
-def test_attack_58_handles_passed_to_a_remaining_descendant_are_revoked(tree: Tree) -> None:
-    tree.run("stay", "taker", LISTENS)
-    tree.begin("one", "giver", HANDS.replace("{to}", "stay"))
-    tree.host.until(lambda: tree.has("one", "ready-giver"), "nothing is handed on")
-    tree.host.until(lambda: tree.has("stay", "got-taker"), "nothing was taken")
-    tree.host.hive("move", "kid", "--parent", "two")
-    tree.write()
-    assert tree.leak("stay", "taker") == ""
-
-
-def test_the_moved_agent_keeps_handles_passed_to_it(tree: Tree) -> None:
-    tree.run("pup", "taker", LISTENS)
-    tree.begin("one", "giver", HANDS.replace("{to}", "pup"))
-    tree.host.until(lambda: tree.has("pup", "got-taker"), "nothing was taken")
-    tree.host.hive("move", "kid", "--parent", "two")
-    tree.write()
-    assert tree.leak("pup", "taker").startswith("after")
 
 
 def test_attack_58_a_bind_mount_of_a_booted_agent_is_removed(tree: Tree) -> None:
@@ -208,41 +200,54 @@ def test_restarts_when_idle_let_tasks_finish(tree: Tree) -> None:
     assert all(before[name] != after[name] for name in before)
 
 
+MOMENTS: Final = ("told", "a loser ends", "the job runs", "a loser starts")
+
+
 @pytest.mark.sized
-@pytest.mark.parametrize("daemon", ["hived", "hive-privd"])
-def test_attack_58_a_kill_at_any_step_leaves_no_access(tree: Tree, daemon: str) -> None:
-    """Killed when it was told, when the first loser ends, when the job runs, when one starts."""
+def test_attack_58_a_kill_at_any_step_leaves_no_access(tree: Tree) -> None:
+    """Either daemon is killed at some of the moments."""
     host = tree.host
-    host.inside("one", "ln", NOTES, "/tree/state/kept")
-    began = list[str]()  # main processes of `one`
-    moments = {
-        "told": lambda: True,
-        "a loser ends": lambda: host.show("stay", "ActiveState") != "active",
-        "the job runs": lambda: bool(
-            host.run("systemctl", "list-units", "--no-legend", "hive-job@*").stdout
-        ),
-        "a loser starts": lambda: host.show("one", "MainPID") not in ("0", began[-1]),
-    }
     drawn = Random(start := seed())  # noqa: S311 - a schedule, no secret
-    for number, moment in enumerate(drawn.sample(sorted(moments), times(2, len(moments)))):
-        began.append(host.show("one", "MainPID"))
+    kills = [
+        (daemon, moment)
+        for daemon in ("hived", "hive-privd")
+        for moment in drawn.sample(MOMENTS, times(1, len(MOMENTS)))
+    ]
+    for number, (daemon, moment) in enumerate(kills):
+        if number:
+            host.call("Move", agent="kid", parent="one", wait=40)
+            host.wait("running", "two")
+        host.inside("one", "ln", "-f", NOTES, "/tree/state/kept")
         tree.run("one", f"holds{number}", HOLDS["descriptor"])
         kid = host.main_pid("kid")
-        job = host.call("Move", agent="kid", parent="two")["job"]
-        with suppress(AssertionError):  # it may have been quicker than whoever looks
-            host.until(moments[moment], moment, 5)
-        host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", f"{daemon}.service")
-        host.close_connections()
-        host.answers()
-        tree.ends(job, f"a kill when {moment} (--seed {start})")
-        assert host.call("GetJob", id=job)["error"] == "", moment
+        job = begin_move_and_kill(host, daemon, moment)
+        tree.ends(job, f"a kill of {daemon} when {moment} (--seed {start})")
+        assert host.call("GetJob", id=job)["error"] == "", (daemon, moment)
         host.wait("running", "one", "stay")
         assert host.main_pid("kid") == kid
-        assert not tree.runs(f"holds{number}"), moment
-        assert host.inside("one", "stat", "-c", "%h", "/tree/state/kept") == "1\n", moment
-        host.call("Move", agent="kid", parent="one", wait=40)
-        host.inside("one", "ln", "-f", NOTES, "/tree/state/kept")
-        host.wait("running", "two")
+        assert not tree.runs(f"holds{number}"), (daemon, moment)
+        links = host.inside("one", "stat", "-c", "%h", "/tree/state/kept")
+        assert links == "1\n", (daemon, moment)
+
+
+def begin_move_and_kill(host: HiveHost, daemon: str, moment: str) -> str:
+    """The job of the move of `kid` to `two`, at a moment of which a daemon is killed."""
+    before = host.show("one", "MainPID")
+    jobs = ("systemctl", "list-units", "--no-legend", "hive-job@*")
+    has_come: dict[str, Callable[[], bool]] = {
+        "told": lambda: True,
+        "a loser ends": lambda: host.show("stay", "ActiveState") != "active",
+        "the job runs": lambda: bool(host.run(*jobs).stdout),
+        "a loser starts": lambda: host.show("one", "MainPID") not in ("0", before),
+    }
+    assert has_come.keys() == set(MOMENTS)
+    job = str(host.call("Move", agent="kid", parent="two")["job"])
+    with suppress(AssertionError):  # it may have been quicker than whoever looks
+        host.until(has_come[moment], moment, 5)
+    host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", f"{daemon}.service")
+    host.close_connections()
+    host.answers()
+    return job
 
 
 @pytest.mark.sized

@@ -129,6 +129,21 @@ def test_a_job_runs_ends_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(host.exits.iterdir()) == []
 
 
+def test_no_job_begins_before_those_of_an_earlier_daemon_have_ended(tmp_path: Path) -> None:
+    """Else it may get the range of one of them, and is refused."""
+
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+        with jobs.hold_back():
+            pushed = asyncio.create_task(jobs.run(REVIEW))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            await jobs.sweep()
+            assert host.asked.count("RunJob") == 0
+        assert await pushed == Done(changed=True)
+
+    assert on(tmp_path, test).asked.count("RunJob") == 1
+
+
 @pytest.mark.parametrize("action", ["Unmount", "RemoveSocketDirectory"])
 def test_a_root_helper_that_is_killed_while_a_job_ends_leaves_nothing_of_it(
     tmp_path: Path, action: str
