@@ -283,13 +283,17 @@ def test_hold_ends_well_when_it_is_told_to(broker: FakeBroker) -> None:
         assert process.wait(10) == 0
 
 
-def test_the_client_starts_without_what_it_does_not_need() -> None:
-    script = LAUNCHER.replace("main()\n", "print(*sys.modules)\n")
+def test_the_client_and_its_tools_start_without_what_they_do_not_need() -> None:
+    show = "print(*sys.modules)\n"
+    script = LAUNCHER.replace("main()\n", f"{show}import hive_core.agent.tool\n{show}")
     done = subprocess.run(
         [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
     )
-    for heavy in ("pydantic", "click", "subprocess", "asyncio", "pygit2", "typing_extensions"):
-        assert heavy not in done.stdout.split()
+    client, tools = (set(line.split()) for line in done.stdout.splitlines())
+    heavy = {"pydantic", "click", "asyncio", "pygit2", "typing_extensions", "dataclasses",
+             "tomllib", "hashlib"}  # fmt: skip
+    assert heavy & tools == set()
+    assert "subprocess" not in client
 
 
 def test_text_for_people_has_times_as_times_and_lines_as_lines(
