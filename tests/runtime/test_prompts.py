@@ -6,9 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 
 import pytest
+from each import for_each
 from fixtures.prompts import Context, context
 
 from hive_core.agent.prompt_text import escape_tags
@@ -247,7 +248,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@for_each("text", HOSTILE)
 def test_a_title_is_one_quoted_line_whatever_is_in_it(text: str) -> None:
     shown = render_system(context(Role.WORKER, title=text))
     plain = render_system(context(Role.WORKER, title="x"))
@@ -256,8 +257,7 @@ def test_a_title_is_one_quoted_line_whatever_is_in_it(text: str) -> None:
     assert "</message>\n<message" not in shown
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("key", ["instructions", "definition"])
+@for_each("text, key", list(product(HOSTILE, ["instructions", "definition"])))
 def test_instructions_stay_inside_their_tags(text: str, key: str) -> None:
     shown = render_system({**context(Role.WORKER), key: text})
     body = shown.split("<instructions>\n", 1)[1].split("\n</instructions>", 1)[0]

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures import own_server
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost, session_host
@@ -295,15 +296,12 @@ def test_a_task_is_cancelled_although_its_required_server_fails(parked: SessionH
     parked.until(lambda: parked.of_kind("park", f"task-{later}"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+@for_each("text", [
         "mcp = 5", "[mcp.a__b]\ncommand = ['x']", "[mcp.A]\ncommand = ['x']", "[mcp.a]",
         "[mcp.a]\ncommand = []", "[mcp.a]\ncommand = 5", "[mcp.a]\ncommand = ['x']\nenv = {}",
         "[mcp.a]\ncommand = ['x']\nrequired = 'yes'", "[mcp.a]\ncommand = ['x']\ntools = 'x'",
         "\n".join(f"[mcp.a{number}]\ncommand = ['x']" for number in range(9)),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_the_session_refuses_the_settings_that_an_approval_refuses(
     tmp_path: Path, text: str
 ) -> None:
