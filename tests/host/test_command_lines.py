@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from each import for_each
+from fixtures.forked_starts import CHECKOUT, End, ForkedStarts
 
 from hive_core import VERSION
 from hive_core.host.config.command_line import check_user
@@ -21,37 +20,13 @@ from hive_core.notify.main import parse_options as parse_notify
 from hive_core.otel.main import parse_options as parse_otel
 from hive_core.web.main import parse_options as parse_web
 
-CHECKOUT = Path(__file__).parents[2]
 MODULES = {
     "hived": "daemon", "hive-privd": "privd.server", "hive-model": "proxy.main",
     "hive-egress": "egress.main", "hive-web": "web.main", "hive-notify": "notify.main",
     "hive-otel": "otel.main",
 }  # fmt: skip
 
-FORKS = """
-import gc, json, os, sys
-from importlib import import_module
-gc.disable()
-place, module, entry = sys.argv[1:]
-sys.path.insert(0, place)
-import_module(module)
-begin, _, function = entry.partition(":")
-main = getattr(import_module(begin), function)
-gc.freeze()  # else each process copies all of it as it ends
-for line in sys.stdin:
-    streams = [os.memfd_create(name) for name in ("out", "err")]
-    child = os.fork()
-    if not child:
-        for number, stream in enumerate(streams, 1):
-            os.dup2(stream, number)
-        sys.argv = ["-c", *json.loads(line)]
-        main()
-        sys.exit()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(json.dumps([status, *(os.pread(stream, 1 << 20, 0).decode() for stream in streams)]))
-    sys.stdout.flush()
-"""
-Start = Callable[..., tuple[int, str, str]]
+Start = Callable[..., End]
 
 
 @pytest.fixture(name="start", scope="module")
@@ -61,26 +36,17 @@ def _start() -> Iterator[Start]:
     Each is a process of its own. The imports of a program, nearly all that it costs, are made once.
     """
     scripts = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["scripts"]
-    processes: dict[str, subprocess.Popen[str]] = {}
+    programs: dict[str, ForkedStarts] = {}
 
-    def start(program: str, *words: str) -> tuple[int, str, str]:
-        if program not in processes:
-            names = (str(CHECKOUT), f"hive_core.{MODULES[program]}", scripts[program])
-            processes[program] = subprocess.Popen(
-                [sys.executable, "-I", "-c", FORKS, *names], env={"PATH": os.defpath}, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
-        process = processes[program]
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(words) + "\n")
-        process.stdin.flush()
-        status, out, err = json.loads(process.stdout.readline())
-        return status, out, err
+    def start(program: str, *words: str) -> End:
+        if program not in programs:
+            module = f"hive_core.{MODULES[program]}"
+            programs[program] = ForkedStarts(sys.executable, scripts[program], module)
+        return programs[program].run(*words)
 
     yield start
-    for process in processes.values():
-        process.communicate()
+    for program in programs.values():
+        program.close()
 
 
 @for_each("program", MODULES)

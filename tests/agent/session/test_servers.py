@@ -264,15 +264,16 @@ def tools_of(host: SessionHost, number: int) -> list[dict[str, dict[str, object]
     return tools
 
 
-@pytest.fixture(name="parked")
-def _parked(tmp_path: Path) -> Iterator[SessionHost]:
+@pytest.fixture(name="parked", scope="module")
+def _parked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionHost]:
     """A session whose required server fails, so that no turn goes on."""
-    (tmp_path / "agent.toml").write_text('[mcp.own]\ncommand = ["false"]\nrequired = true\n')
+    folder = tmp_path_factory.mktemp("parked")
+    (folder / "agent.toml").write_text('[mcp.own]\ncommand = ["false"]\nrequired = true\n')
     with (
         world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
+        session_host(made, folder) as host,
     ):
-        host.environment["HIVE_CONFIG"] = str(tmp_path)
+        host.environment["HIVE_CONFIG"] = str(folder)
         host.start()
         yield host
 
