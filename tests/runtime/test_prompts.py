@@ -31,7 +31,7 @@ COLONY = {
     "name": "wu", "title": "Reader", "goal": "Read the news.", "criteria": "All of it.",
     "constraints": "No cost.", "tools": ["read", "bash"], "status": "stopped",
 }  # fmt: skip
-by_kind = pytest.mark.parametrize(("role", "profile"), KINDS)
+by_kind = for_each("role, profile", KINDS)
 GATES = sorted({row.capability for row in TABLE if row.capability})
 CODE = re.compile(r"`([^`\n]+)`")
 INCLUDE = re.compile(r'include "([^"]+)"')
@@ -82,9 +82,11 @@ def test_the_text_names_exactly_the_tools_that_the_agent_has(
         check_names(text, frozenset(toolset(role, profile, capabilities)))
 
 
-@by_kind
-@pytest.mark.parametrize("parent", ["", "lead"])
-@pytest.mark.parametrize("title", ["", "Software Engineer"])
+@for_each(
+    "role, profile, parent, title",
+    [(*kind, *place) for kind in KINDS
+     for place in product(("", "lead"), ("", "Software Engineer"))],
+)  # fmt: skip
 def test_every_place_in_the_tree_has_a_prompt(
     role: Role, profile: Profile | None, parent: str, title: str
 ) -> None:
@@ -146,7 +148,7 @@ def queen(phase: QueenPhase, capabilities: tuple[str, ...] = PLAIN, **more: obje
     )  # fmt: skip
 
 
-by_phase = pytest.mark.parametrize("phase", list(QueenPhase))
+by_phase = for_each("phase", list(QueenPhase))
 
 
 @by_phase
@@ -286,8 +288,7 @@ NOTES = {
 }  # fmt: skip
 
 
-@by_kind
-@pytest.mark.parametrize(("name", "letter"), list(NOTES))
+@for_each("role, profile, name, letter", [(*kind, *note) for kind in KINDS for note in NOTES])
 def test_the_note_behind_a_letter_names_only_tools_that_the_agent_has(
     role: Role, profile: Profile | None, name: str, letter: str
 ) -> None:
