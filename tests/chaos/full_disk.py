@@ -142,17 +142,11 @@ def without_events(state: Reply) -> Reply:
     return {name: value for name, value in state.items() if name != "events"}
 
 
-def short_room(number: int) -> tuple[int, ...]:
-    """None, room for everything, and two of the others: half of the verbs have each of them."""
-    return (ROOM[0], *ROOM[1 + number % 2 : -1 : 2], ROOM[-1])
-
-
 def main() -> None:
     place, most = Path(sys.argv[1]), int(sys.argv[2])
-    is_short = most < len(ROOM)
+    room = ROOM if most < len(ROOM) else (*range(most), ROOM[-1])
     for number, verb in enumerate(VERBS):
-        room = short_room(number) if is_short else (*range(most), ROOM[-1])
-        mib, ballast = (MIB, BALLAST) if is_short else (MIB_LONG, BALLAST_LONG)
+        mib, ballast = (MIB, BALLAST) if room is ROOM else (MIB_LONG, BALLAST_LONG)
         disk = SmallDisk(place / str(number), mib)
         trial = Trial(disk, ballast)
         for pages in room:
