@@ -14,9 +14,8 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from hive_core.errors import InvalidArgument, NotFound
 
@@ -26,8 +25,7 @@ _ROUNDS: Final = 50
 _STEP: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramCall:
+class ProgramCall(NamedTuple):
     """A program to run.
 
     Its folder, its time limit, and the number of bytes of each output to keep.
@@ -40,8 +38,7 @@ class ProgramCall:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramEnd:
+class ProgramEnd(NamedTuple):
     """`code`: the exit status as in a shell, None after a timeout. `cut`: there was more output."""
 
     code: int | None

@@ -1,4 +1,8 @@
-"""`hive-agent tool`: requests one use of a tool, runs it, and reports how it ended."""
+"""`hive-agent tool`: requests one use of a tool, runs it, and reports how it ended.
+
+A session starts it for each call of a tool, and it takes little more than its imports: what only
+some calls need is imported there.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hive_core.agent import (
-    edit_history,
-    file_walk,
-    output,
-    program,
-    tool_input,
-    workspace,
-)
+from hive_core.agent import file_walk, output, program, tool_input, workspace
 from hive_core.agent.derived_commands import split_command
 from hive_core.agent.reconnect import Link
-from hive_core.agent.skill_text import skill_text
 from hive_core.agent.tool_input import ToolInput
 from hive_core.errors import HiveError, TimedOut
 
@@ -32,8 +28,7 @@ def run_tool(path: str, arguments: Sequence[str]) -> int:
     """Run the command; the exit status of `bash` is that of its program, 124 after a timeout."""
     options, use = _parse_arguments(arguments)
     if use.name == tool_input.READ_SKILL:
-        with Link(path) as link:
-            _write_output(1, skill_text(link, use.skill).encode())
+        _read_skill(path, use.skill)
         return 0
     with Link(path) as link:
         grant = str(link.change(
@@ -42,6 +37,13 @@ def run_tool(path: str, arguments: Sequence[str]) -> int:
         )["grant"])  # fmt: skip
         root = _workspace_root(options.root)
         return _with_grant(link, grant, lambda: _use_tool(use, root, grant))
+
+
+def _read_skill(path: str, name: str) -> None:
+    from hive_core.agent.skill_text import skill_text  # noqa: PLC0415 - as the docstring says
+
+    with Link(path) as link:
+        _write_output(1, skill_text(link, name).encode())
 
 
 def _parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, ToolInput]:
@@ -181,13 +183,20 @@ def _use_tool(use: ToolInput, root: Path, grant: str) -> int:
         case "search":
             matches = file_walk.search(root, use.path, use.pattern, use.seconds)
             _write_lines(*matches, "matches; search a smaller folder or for less")
-        case "undo":
-            output.line(edit_history.undo(root, use.path))
-        case _ if use.old is None:
-            edit_history.write(root, use.path, use.new)
         case _:
-            edit_history.edit(root, use.path, use.old, use.new.decode())
+            _change_file(use, root)
     return 0
+
+
+def _change_file(use: ToolInput, root: Path) -> None:
+    from hive_core.agent import edit_history  # noqa: PLC0415 - as the docstring says
+
+    if use.name == "undo":
+        output.line(edit_history.undo(root, use.path))
+    elif use.old is None:
+        edit_history.write(root, use.path, use.new)
+    else:
+        edit_history.edit(root, use.path, use.old, use.new.decode())
 
 
 def _read_file(use: ToolInput, root: Path) -> None:

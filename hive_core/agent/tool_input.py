@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hive_core.errors import InvalidArgument
 
@@ -32,8 +31,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@%,+\- ]+", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"\s*[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolInput:
+class ToolInput(NamedTuple):
     """One use of a tool. `tool`: as the caller named it; `new`: what an edit writes."""
 
     tool: str

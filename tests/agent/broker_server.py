@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from fixtures.agent_forks import ForkedAgent
+from fixtures.command_forks import ForkedCommand, command_forks
 from fixtures.world import Exchange, World
 
 from hive_core.errors import HIVE
@@ -45,7 +45,7 @@ class BrokerServer:
     def __init__(self, world: World, folder: Path) -> None:
         self.world = world
         self.folder = folder
-        self.processes: list[subprocess.Popen[str] | ForkedAgent] = []
+        self.processes: list[subprocess.Popen[str] | ForkedCommand] = []
         self.on_subagent: Callable[[Path], object] = lambda _: None  # with the folder of its socket
         self._selector = selectors.DefaultSelector()
         self._connections: list[_Connection] = []
@@ -83,7 +83,8 @@ class BrokerServer:
         }  # fmt: skip
         environment = {**base, **environment}
         if command[0] == "hive-agent":
-            self.processes.append(ForkedAgent(command[1:], environment, descriptors))
+            forks = command_forks("hive_core.agent.main", "hive_core.agent.session.main")
+            self.processes.append(ForkedCommand(forks, command, environment, descriptors))
             return
         self.processes.append(
             subprocess.Popen(

@@ -11,6 +11,7 @@ import pytest
 from fixtures.built_in_agents import Killed
 from fixtures.queen import QueenHarness
 from fixtures.world import fields, rows
+from long import times
 
 from hive_core.agent.agent_loop import StateFile
 from hive_core.agent.language import parse
@@ -184,7 +185,8 @@ JOBS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.sized
+@pytest.mark.parametrize("number", range(times(5, 12)))
 def test_the_result_is_right_whichever_agent_is_killed_before_whichever_call(
     harness: QueenHarness, number: int
 ) -> None:

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures.fake_broker import FakeBroker, fake_broker
+from fixtures.forked_starts import CHECKOUT, End, ForkedStarts
 
 from hive_core import VERSION
 from hive_core.agent import catalog
@@ -19,7 +22,6 @@ from hive_core.agent.main import COMMON, HIDDEN, OWN, SHORT, run
 from hive_core.agent.overview import OPERATOR, SERVICES
 from hive_core.varlink import Message
 
-CHECKOUT = Path(catalog.__file__).parents[2]
 LAUNCHER = f"""
 import sys
 sys.path.insert(0, {str(CHECKOUT)!r})
@@ -34,12 +36,14 @@ def broker(tmp_path: Path) -> Iterator[FakeBroker]:
         yield made
 
 
-def hive_agent(path: str, *words: str) -> subprocess.CompletedProcess[str]:
+@cache
+def debian_python() -> ForkedStarts:
+    return ForkedStarts("/usr/bin/python3", "hive_core.agent.main:main")
+
+
+def hive_agent(path: str, *words: str) -> End:
     """As it starts in a container: Debian's own interpreter, isolated."""
-    command = ["/usr/bin/python3", "-I", "-c", LAUNCHER, *words]
-    return subprocess.run(
-        command, env={"HIVE_SOCKET": path}, capture_output=True, text=True, check=False, timeout=30
-    )
+    return debian_python().run(*words, HIVE_SOCKET=path)
 
 
 def test_whoami_is_json_where_the_output_is_no_terminal(broker: FakeBroker) -> None:
@@ -191,7 +195,7 @@ def test_exit_statuses_are_the_contracts(broker: FakeBroker) -> None:
     assert hive_agent(broker.path, "serve").returncode == 2
 
 
-@pytest.mark.parametrize("command", sorted(OWN))
+@for_each("command", sorted(OWN))
 def test_each_command_of_its_own_has_help_and_refuses_an_unknown_option(command: str) -> None:
     """`hold --help` held. Nothing is at the socket: none of them needs the daemon for this."""
     done = hive_agent("/nonexistent", command, "--help")
@@ -253,7 +257,7 @@ def test_help_of_a_command_and_the_version(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"hive-agent {VERSION}\n" * 2
 
 
-@pytest.mark.parametrize("alias", sorted({*SHORT, *HIDDEN}))
+@for_each("alias", sorted({*SHORT, *HIDDEN}))
 def test_a_second_name_is_that_of_an_operation(
     alias: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,13 +287,17 @@ def test_hold_ends_well_when_it_is_told_to(broker: FakeBroker) -> None:
         assert process.wait(10) == 0
 
 
-def test_the_client_starts_without_what_it_does_not_need() -> None:
-    script = LAUNCHER.replace("main()\n", "print(*sys.modules)\n")
+def test_the_client_and_its_tools_start_without_what_they_do_not_need() -> None:
+    show = "print(*sys.modules)\n"
+    script = LAUNCHER.replace("main()\n", f"{show}import hive_core.agent.tool\n{show}")
     done = subprocess.run(
         [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
     )
-    for heavy in ("pydantic", "click", "subprocess", "asyncio", "pygit2", "typing_extensions"):
-        assert heavy not in done.stdout.split()
+    client, tools = (set(line.split()) for line in done.stdout.splitlines())
+    heavy = {"pydantic", "click", "asyncio", "pygit2", "typing_extensions", "dataclasses",
+             "tomllib", "hashlib"}  # fmt: skip
+    assert heavy & tools == set()
+    assert "subprocess" not in client
 
 
 def test_text_for_people_has_times_as_times_and_lines_as_lines(

@@ -9,7 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum, IntFlag
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 _HEAD = struct.Struct("=QQIIIIq256s256s")
 _NAMED, _LENGTH = 4096, 224
@@ -42,14 +44,22 @@ class Kind(IntFlag):
 
 
 def build(folder: Path) -> Path:
-    """Compile the shim."""
+    """Put the shim there; it is compiled once."""
     result = folder / "shim.so"
-    source = Path(__file__).with_name("shim.c")
-    subprocess.run(
-        ["cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", result, source, "-ldl"],
-        check=True,
-    )
+    result.write_bytes(_compile())
     return result
+
+
+@cache
+def _compile() -> bytes:
+    source = Path(__file__).with_name("shim.c")
+    with TemporaryDirectory() as folder:
+        result = Path(folder, "shim.so")
+        subprocess.run(
+            ["cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", result, source, "-ldl"],
+            check=True,
+        )
+        return result.read_bytes()
 
 
 class Faults:

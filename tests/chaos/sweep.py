@@ -6,6 +6,7 @@ a kill must end a process and an import of everything takes half a second.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -65,6 +66,7 @@ class Sweep:
         self._work = folder / "work"
         self._old: dict[str, Reply] = {}  # the state before a change
         load()  # once, and not in every fork
+        gc.freeze()  # else each fork copies all of it as it looks for garbage
         run_forked(lambda _: prepare_base(self._make_folder("base")))
 
     def _make_folder(self, name: str) -> Path:

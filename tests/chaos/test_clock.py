@@ -128,7 +128,7 @@ def test_a_wrong_clock_after_a_start_deletes_nothing(step: float) -> None:
 @pytest.mark.sized
 def test_no_sequence_of_jumps_loses_mail_or_delivers_it_in_a_burst() -> None:
     """Each message is delivered at most once a lease until it is acknowledged; none expires."""
-    number, cases = seed(), times(40, 1000)
+    number, cases = seed(), times(15, 1000)
     chance = random.Random(number)  # noqa: S311 - no secret
     with running() as daemon:
         for case in range(cases):

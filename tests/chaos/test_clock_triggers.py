@@ -105,7 +105,7 @@ def test_ten_years_without_a_daemon_fire_once() -> None:
 @pytest.mark.sized
 def test_no_sequence_of_jumps_loses_a_trigger_or_causes_a_burst() -> None:
     """An interval and a cron each, under jumps at random: so many fires as time has passed."""
-    number, cases = seed(), times(12, 300)
+    number, cases = seed(), times(6, 300)
     chance = random.Random(number)  # noqa: S311 - no secret
     for case in range(cases):
         with world(None, "root/a") as hive:

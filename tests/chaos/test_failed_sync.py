@@ -36,7 +36,7 @@ def test_no_call_succeeds_after_a_failed_fsync(sweep_process: SweepProcess) -> N
         for at, (point, then) in enumerate(pairwise([*course.points, ""]), 1)
         if point not in SQLITES_OWN and (point, then) != CHECKPOINT
     ]
-    most = min(len(points), times(6, len(points)))
+    most = min(len(points), times(4, len(points)))
     for course, name, at in random.Random(chance).sample(points, most):  # noqa: S311 - no secret
         life = sweep_process(name, Kind.SYNC, Act.FAIL_ONCE, at, errno.EIO)
         where = (name, at, label(life["names"][at - 1]), life["said"])

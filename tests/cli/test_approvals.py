@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from cli.run import Hive
+from each import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -253,7 +254,7 @@ def test_json_output_joins_all_pages(hive: Hive) -> None:
     assert hive("approvals", "show", ID, "-o", "name").out == f"{ID}\n"
 
 
-@pytest.mark.parametrize("state", ["approved", "deployed", "denied", "void"])
+@for_each("state", ["approved", "deployed", "denied", "void"])
 def test_a_decided_approval_is_shown_without_decision_commands(hive: Hive, state: str) -> None:
     answering(hive, approval_page(state=state, decided_by="uid:0", decided=5.0))
     out = hive("approvals", "show", ID).out

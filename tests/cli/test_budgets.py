@@ -80,8 +80,8 @@ def test_budgets_are_shown_in_readable_units(hive: Hive) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "moved"),
+@for_each(
+    "words, moved",
     [
         (("top-up", "a", "money", "0.5"), 500_000),
         (("take", "a", "money", "0.5"), -500_000),

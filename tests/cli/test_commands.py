@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.main import run
 from hive_core.errors import (
@@ -38,7 +39,7 @@ def refusing(error: HiveError) -> object:
     return answer
 
 
-@pytest.mark.parametrize(("error", "status"), [
+@for_each("error, status", [
     (NotRunning("x"), 3), (NotFound("x"), 4), (NotAllowed("x"), 5), (InvalidParameter("x"), 2),
     (InvalidArgument("x", field="y"), 2), (LimitReached("x"), 75), (InboxFull("x"), 75),
     (StorageFull("x"), 75), (Busy("x"), 75), (Conflict("x"), 1), (AlreadyExists("x"), 1),
@@ -147,7 +148,7 @@ def test_a_failed_job_exits_with_its_own_error(hive: Hive) -> None:
     assert (done.status, done.err) == (3, "hive: bob ended with 1\n")
 
 
-@pytest.mark.parametrize(("error", "line"), [
+@for_each("error, line", [
     (InvalidArgument("must be at least 16", field="memory_max"), "memory_max: must be at least 16"),
     (InvalidArgument("no image x", field="image"), "no image x"),
     (InvalidParameter("agent"), "parameter 'agent' does not fit"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from shlex import split
 from typing import Final
 
-import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.broker.operation import camel
 from hive_core.varlink import Message
@@ -31,10 +31,11 @@ CALLS: Final[list[tuple[str, Message, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "parameters", "words"), CALLS)
+@for_each("operation, parameters, words", CALLS)
 def test_the_command_makes_the_same_call(
     hive: Hive, operation: str, parameters: Message, words: str
 ) -> None:
+    hive.peer.calls.clear()
     hive.peer.answers |= {
         camel(operation): lambda _: {"job": "", "agents": [], "restarts": [], "gains": []},
         "GetApproval": lambda _: {

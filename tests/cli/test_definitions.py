@@ -10,6 +10,7 @@ from pathlib import Path
 import frontmatter
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.agents.definitions import load_missing
 from hive_core.cli.core.session import Session
@@ -115,9 +116,7 @@ def test_two_files_of_one_name_are_not_loaded_over_each_other(hive: Hive, tmp_pa
     assert len(hive.peer.params_of("SetDefinition")) == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["---\n- a\n---\n", "---\na: &a [*a]\n---\n", "\0", "---\n? \n---\n"]
-)
+@for_each("text", ["---\n- a\n---\n", "---\na: &a [*a]\n---\n", "\0", "---\n? \n---\n"])
 def test_a_file_that_is_no_definition_is_refused_or_read(
     hive: Hive, tmp_path: Path, text: str
 ) -> None:
@@ -171,10 +170,11 @@ SAID: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", list(SAID))
+@for_each("kind", list(SAID))
 def test_a_definition_comes_back_from_every_format_with_no_more_than_it_had(
     hive: Hive, tmp_path: Path, kind: str
 ) -> None:
+    hive.peer.calls.clear()
     hive.peer.answers |= {**LOADING, "GetDefinition": lambda _: PORTABLE}
     file = tmp_path / f"good.{'toml' if kind == 'codex' else 'md'}"
     done = hive("definition", "export", "good", "--format", kind)

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import click
-import pytest
 from cli.run import Hive
 from each import for_each
 
@@ -48,8 +47,9 @@ def test_every_group_is_of_the_same_kind() -> None:
     )
 
 
-@pytest.mark.parametrize("words", LISTS, ids=" ".join)
+@for_each("words", LISTS)
 def test_a_noun_alone_lists(hive: Hive, words: tuple[str, ...]) -> None:
+    hive.peer.calls.clear()
     hive.peer.answers = defaultdict(lambda: lambda _: Message())
     for more in ((), ("-o", "jsonl"), ("ls",), ("list",)):
         assert (hive(*words, *more).status, more) == (0, more)
@@ -61,7 +61,7 @@ def test_a_noun_alone_lists(hive: Hive, words: tuple[str, ...]) -> None:
     assert f"Without a command, {command} is {command} list." in text
 
 
-@pytest.mark.parametrize("words", OTHERS, ids=" ".join)
+@for_each("words", OTHERS)
 def test_a_noun_without_a_list_shows_its_commands(hive: Hive, words: tuple[str, ...]) -> None:
     done = hive(*words)
     assert (done.status, done.out) == (2, "")
@@ -70,7 +70,7 @@ def test_a_noun_without_a_list_shows_its_commands(hive: Hive, words: tuple[str, 
     assert not hive.peer.calls
 
 
-@pytest.mark.parametrize("words", STRICT, ids=" ".join)
+@for_each("words", STRICT)
 def test_a_word_close_to_a_command_suggests_it(hive: Hive, words: tuple[str, ...]) -> None:
     for name in names(GROUPS[words]):
         done = hive(*words, name[:1] + name)
@@ -78,7 +78,7 @@ def test_a_word_close_to_a_command_suggests_it(hive: Hive, words: tuple[str, ...
         assert f"did you mean {name}" in done.err
 
 
-@pytest.mark.parametrize("words", STRICT, ids=" ".join)
+@for_each("words", STRICT)
 def test_a_word_unlike_any_command_lists_them_all(hive: Hive, words: tuple[str, ...]) -> None:
     done = hive(*words, "zzzz")
     assert done.status == 2
@@ -141,7 +141,7 @@ def test_secret_alone_lists_the_secrets_of_all_agents(hive: Hive) -> None:
     ]
 
 
-@pytest.mark.parametrize("words", [(), *GROUPS], ids=lambda words: " ".join(words) or "hive")
+@for_each("words", [(), *GROUPS])
 def test_no_sentence_of_a_help_is_cut(hive: Hive, words: tuple[str, ...]) -> None:
     lines = hive(*words, "--help").out.splitlines()
     assert [line for line in lines if line.endswith("...") and line.startswith(" ")] == []

@@ -80,9 +80,7 @@ MORE: Final = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("words_", "command"), [pytest.param(*case, id=" ".join(case[0])) for case in commands()]
-)
+@for_each("words_, command", list(commands()), label=lambda case: " ".join(case[0]))
 def test_agent_text_never_acts_on_the_terminal_or_begins_a_line(
     hive: Hive, answers: dict[str, Answer], words_: list[str], command: click.Command
 ) -> None:

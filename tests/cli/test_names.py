@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 
 import click
-import pytest
 from cli.run import Hive
 from each import for_each
 
@@ -34,7 +33,7 @@ def test_both_forms_of_stop_make_the_same_call(hive: Hive) -> None:
     assert first["agent"] == second["agent"] == "bob"
 
 
-@pytest.mark.parametrize(("words", "method"), [
+@for_each("words, method", [
     (("ls",), "ListAgents"), (("ps",), "ListAgents"), (("top",), "WatchAgents"),
     (("rm", "bob", "--yes"), "Destroy"), (("agent", "rm", "bob", "--yes"), "Destroy"),
     (("queue", "rm", "bob/q"), "CloseQueue"), (("task", "rm", ID), "CancelTask"),
@@ -44,6 +43,7 @@ def test_both_forms_of_stop_make_the_same_call(hive: Hive) -> None:
     (("cap", "rm", "bob", "spawn"), "RevokeCapability"), (("approval", "ls"), "ListApprovals"),
 ])  # fmt: skip
 def test_aliases_run_the_expected_commands(hive: Hive, words: tuple[str, ...], method: str) -> None:
+    hive.peer.calls.clear()
     reply: Message = {"left": 0, "kind": "money", "agent": "bob", "spent": 0, "synced": True}
     hive.peer.answers = defaultdict(lambda: lambda _: dict(reply))
     assert hive(*words).status == 0
@@ -62,10 +62,11 @@ OLD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "method"), OLD)
+@for_each("words, method", OLD)
 def test_names_of_older_releases_still_work(
     hive: Hive, words: tuple[str, ...], method: str
 ) -> None:
+    hive.peer.calls.clear()
     hive.peer.answers = defaultdict(lambda: lambda _: Message())
     assert hive(*words).status == 0
     assert {name for name, _ in hive.peer.calls} == {method}

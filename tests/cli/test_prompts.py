@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.agents.create import ROLES
 from hive_core.runtime.prompts import SHIPPED
@@ -39,7 +40,7 @@ def test_without_a_folder_the_files_are_those_that_the_daemon_has_read(hive: Hiv
     assert "FROM HIVED" in hive("prompt", "render", "--role", "task").out
 
 
-@pytest.mark.parametrize("role", ROLES)
+@for_each("role", ROLES)
 def test_the_prompt_of_a_role_is_the_same_bytes_each_time(hive: Hive, role: str) -> None:
     first, second = (hive("prompt", "render", "--role", role, "--folder", "/none") for _ in "ab")
     assert first.status == 0
@@ -60,7 +61,7 @@ def test_the_operator_s_own_file_is_used(hive: Hive, folder: Path) -> None:
     assert "HOST worker" in done.out
 
 
-@pytest.mark.parametrize(("words", "reason"), [
+@for_each("words, reason", [
     ((), "name an agent"),
     (("bob", "--role", "worker"), "name an agent"),
     (("--role", "worker", "--profile", "queen"), "profile of the role daemon"),

@@ -155,7 +155,7 @@ def test_a_number_has_the_noun_that_fits_it() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [
+@for_each("words", [
     ("stop", "bob", "--grace", "31"), ("send", "bob", "hi", "--ttl", "soon"),
     ("task", "assign", "bob", "x", "--deadline", "5 m"), ("logs", "bob", "--since", "long ago"),
     ("move", "bob", "--parent", "root", "--when-idle", "2d"), ("reap", "--older", "x"),
@@ -165,7 +165,7 @@ def test_an_invalid_duration_is_wrong_usage_everywhere(hive: Hive, words: tuple[
     assert not hive.peer.calls
 
 
-@pytest.mark.parametrize(("words", "method", "key"), [
+@for_each("words, method, key", [
     (("send", "bob", "hi", "--ttl", "1h30m"), "Send", "ttl"),
     (("task", "assign", "bob", "x", "--deadline", "1h30m"), "AssignTask", "deadline"),
     (("queue", "take", "bob/q", "--lease", "1h30m"), "Take", "lease"),
@@ -174,6 +174,7 @@ def test_an_invalid_duration_is_wrong_usage_everywhere(hive: Hive, words: tuple[
 def test_a_duration_means_the_same_everywhere(
     hive: Hive, words: tuple[str, ...], method: str, key: str
 ) -> None:
+    hive.peer.calls.clear()
     hive.peer.answers[method] = lambda _: {"id": "x", "task": "t", "things": [], "reminder": "r"}
     assert hive(*words).status == 0
     assert hive.peer.params_of(method)[0][key] == 5400

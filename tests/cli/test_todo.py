@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import pytest
 from cli.run import Hive
 from each import for_each
 
@@ -129,7 +128,7 @@ def test_a_missing_event_exits_with_124(hive: Hive) -> None:
     assert done.status == 124
 
 
-@pytest.mark.parametrize("wanted", ["task.done", "nothing=1", "happy", "question.answered"])
+@for_each("wanted", ["task.done", "nothing=1", "happy", "question.answered"])
 def test_an_unsupported_wait_is_wrong_usage(hive: Hive, wanted: str) -> None:
     done = hive("wait", "bob", "--for", wanted)
     assert done.status == 2

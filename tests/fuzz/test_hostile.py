@@ -19,7 +19,7 @@ from security.neighbour import Neighbour
 
 from hive_core import errors, varlink
 
-FRAMES = times(2000, 20_000)
+FRAMES = times(1000, 20_000)
 AGENTS = 8
 DECLARED = {name for name in errors.BY_WIRE if name != errors.Internal.wire}
 

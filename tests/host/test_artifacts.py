@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core.errors import Internal, LimitReached, NotFound, StorageFull
 from hive_core.host.storage.artifacts import LANES, ArtifactContents
@@ -110,7 +111,7 @@ def test_files_are_private_to_their_owner(tmp_path: Path) -> None:
     assert (modes, folders) == ({0o600}, {0o700})
 
 
-@pytest.mark.parametrize("digest", ["", "..", "../../../etc/passwd", "A" * 64, "a" * 63, "g" * 64])
+@for_each("digest", ["", "..", "../../../etc/passwd", "A" * 64, "a" * 63, "g" * 64])
 def test_nothing_but_a_digest_names_a_file(tmp_path: Path, digest: str) -> None:
     with pytest.raises(Internal):
         BlobStore(tmp_path).path(digest)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
-import subprocess
 import sys
 import tomllib
-from functools import cache
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from each import for_each
+from fixtures.forked_starts import CHECKOUT, End, ForkedStarts
 
 from hive_core import VERSION
 from hive_core.host.config.command_line import check_user
@@ -21,87 +20,55 @@ from hive_core.notify.main import parse_options as parse_notify
 from hive_core.otel.main import parse_options as parse_otel
 from hive_core.web.main import parse_options as parse_web
 
-CHECKOUT = Path(__file__).parents[2]
 MODULES = {
     "hived": "daemon", "hive-privd": "privd.server", "hive-model": "proxy.main",
     "hive-egress": "egress.main", "hive-web": "web.main", "hive-notify": "notify.main",
     "hive-otel": "otel.main",
 }  # fmt: skip
 
-FORKS = """
-import gc, json, os, sys
-from importlib import import_module
-gc.disable()
-place, module, entry, *options = sys.argv[1:]
-sys.path.insert(0, place)
-import_module(module)
-begin, _, function = entry.partition(":")
-main, answers = getattr(import_module(begin), function), []
-gc.freeze()  # else each process copies all of it as it ends
-for option in options:
-    streams = [os.memfd_create(name) for name in ("out", "err")]
-    child = os.fork()
-    if not child:
-        for number, stream in enumerate(streams, 1):
-            os.dup2(stream, number)
-        sys.argv = ["-c", option]
-        main()
-        sys.exit()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    answers.append([status, *(os.pread(stream, 1 << 20, 0).decode() for stream in streams)])
-print(json.dumps(answers))
-"""
+Start = Callable[..., End]
 
 
-def start(program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a program as its launcher does, without systemd."""
-    code = f"import sys; sys.path.insert(0, {str(CHECKOUT)!r})\n"
-    code += f"from hive_core.{MODULES[program]} import main\nmain()"
-    return subprocess.run(
-        [sys.executable, "-I", "-c", code, *words],
-        env={"PATH": os.defpath}, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+@pytest.fixture(name="start", scope="module")
+def _start() -> Iterator[Start]:
+    """Run an installed program with these words, without systemd: its status, output and errors.
 
-
-@cache
-def answers(program: str) -> dict[str, tuple[int, str, str]]:
-    """Status, output and errors of an installed program for its plain options and an unknown one.
-
-    Each is a process of its own. Their imports, nearly all that it costs, are made once.
+    Each is a process of its own. The imports of a program, nearly all that it costs, are made once.
     """
-    options = ("--version", "--help", "--nonsense")
-    entry = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["scripts"][program]
-    words = (str(CHECKOUT), f"hive_core.{MODULES[program]}", entry, *options)
-    command = [sys.executable, "-I", "-c", FORKS, *words]
-    done = subprocess.run(
-        command, env={"PATH": os.defpath}, capture_output=True, text=True, check=True, timeout=60
-    )
-    said = [(status, out, err) for status, out, err in json.loads(done.stdout)]
-    return dict(zip(options, said, strict=True))
+    scripts = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["scripts"]
+    programs: dict[str, ForkedStarts] = {}
+
+    def start(program: str, *words: str) -> End:
+        if program not in programs:
+            module = f"hive_core.{MODULES[program]}"
+            programs[program] = ForkedStarts(sys.executable, scripts[program], module)
+        return programs[program].run(*words)
+
+    yield start
+    for program in programs.values():
+        program.close()
 
 
 @for_each("program", MODULES)
-def test_each_program_prints_its_version_and_its_help_and_ends(program: str) -> None:
-    assert answers(program)["--version"] == (0, f"{program} {VERSION}\n", "")
-    status, out, err = answers(program)["--help"]
+def test_each_program_prints_its_version_and_its_help_and_ends(start: Start, program: str) -> None:
+    assert start(program, "--version") == (0, f"{program} {VERSION}\n", "")
+    status, out, err = start(program, "--help")
     assert (status, err) == (0, "")
     assert out.startswith(f"usage: {program} [-h]")
     assert "--version" in out
 
 
 @for_each("program", MODULES)
-def test_an_unknown_option_ends_each_program_with_status_2(program: str) -> None:
-    status, out, err = answers(program)["--nonsense"]
+def test_an_unknown_option_ends_each_program_with_status_2(start: Start, program: str) -> None:
+    status, out, err = start(program, "--nonsense")
     assert (status, out) == (2, "")
     assert "--nonsense" in err
 
 
-def test_the_root_helper_without_systemd_says_how_it_is_started() -> None:
-    done = start("hive-privd")
-    assert done.returncode == 2
-    assert done.stderr == (
-        "hive-privd: cannot start: systemd runs it: `systemctl start hive-privd`\n"
-    )
+def test_the_root_helper_without_systemd_says_how_it_is_started(start: Start) -> None:
+    assert start("hive-privd") == (
+        2, "", "hive-privd: cannot start: systemd runs it: `systemctl start hive-privd`\n"
+    )  # fmt: skip
 
 
 @pytest.fixture(name="settings")
@@ -120,21 +87,21 @@ def _settings(tmp_path: Path) -> Path:
 
 
 def test_root_cannot_run_the_hived_of_another_user_by_hand_and_opens_nothing(
-    settings: Path,
+    start: Start, settings: Path
 ) -> None:
     state, mail = settings.with_name("state"), pwd.getpwnam("mail")
     os.chown(state, 0, mail.pw_gid)  # as `hive setup` makes it
-    done = start("hived", str(settings))
-    assert done.returncode == 5
-    assert "Cannot start: hived runs as user mail; use `systemctl start hived`" in done.stderr
+    status, _, err = start("hived", str(settings))
+    assert status == 5
+    assert "Cannot start: hived runs as user mail; use `systemctl start hived`" in err
     assert [*state.iterdir(), *settings.with_name("run").iterdir()] == []
 
 
-def test_hived_without_its_state_folder_makes_none(settings: Path) -> None:
+def test_hived_without_its_state_folder_makes_none(start: Start, settings: Path) -> None:
     settings.with_name("state").rmdir()
-    done = start("hived", str(settings))
-    assert done.returncode == 4
-    assert "`hive setup` makes it" in done.stderr
+    status, _, err = start("hived", str(settings))
+    assert status == 4
+    assert "`hive setup` makes it" in err
     assert not settings.with_name("state").exists()
 
 
@@ -149,10 +116,12 @@ def test_services_have_one_word_for_the_settings_and_one_for_the_socket() -> Non
         assert (options.settings, options.socket) == (Path("/a"), Path("/b"))
 
 
-def test_names_of_options_of_an_older_release_still_work_and_are_not_in_the_help() -> None:
+def test_names_of_options_of_an_older_release_still_work_and_are_not_in_the_help(
+    start: Start,
+) -> None:
     options = parse_web(["--config", "/a", "--login", "/b"])
     assert (options.settings, options.socket) == (Path("/a"), Path("/b"))
     assert parse_notify([]) == NotifyOptions()
-    _, said, _ = answers("hive-web")["--help"]
+    _, said, _ = start("hive-web", "--help")
     assert "--config" not in said
     assert "--login" not in said

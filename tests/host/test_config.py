@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.config.settings import check, load
@@ -29,8 +30,8 @@ def test_what_is_set_stands_beside_the_defaults(tmp_path: Path) -> None:
     assert settings.paths.socket("u") == Path("/run/hive/agents/u/run/broker.sock")
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
+@for_each(
+    "text, key",
     [
         ("limit = 3", "limit"),
         ("[limits]\ndeep = 3", "limits.deep"),
@@ -121,7 +122,7 @@ def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) ->
     assert f"(and {count} more: `hive config check {path}`)" in caught.value.reason
 
 
-@pytest.mark.parametrize(("text", "place", "reason"), [
+@for_each("text, place, reason", [
     ('default_image = "x"', (1, "default_image"), "image x is not in [images]; there are host"),
     ('\n[root]\nimage = "x"', (3, "root.image"), "image x is not in [images]; there are host"),
     ('[images]\ndebian = ""', (2, "images.debian"), "only host and nix have no path"),

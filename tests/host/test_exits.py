@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import pytest
+from each import for_each
 
 from hive_core.host.systemd import exits
 from hive_core.host.systemd.cpu_time import name_of
@@ -31,11 +31,8 @@ def test_an_end_tells_what_the_machine_has_used(tmp_path: Path) -> None:
     assert getattr(exits.read(tmp_path, UUID), "cpu", None) == Cpu(name_of("7"), 1500)
 
 
-@pytest.mark.parametrize(
-    "said",
-    ["", ', "cpu": 5', ', "group": "", "cpu": 0', ', "group": 7, "cpu": 5',
-     ', "group": "7", "cpu": -1', ', "group": "7", "cpu": "5"'],
-)  # fmt: skip
+@for_each("said", ["", ', "cpu": 5', ', "group": "", "cpu": 0', ', "group": 7, "cpu": 5',
+     ', "group": "7", "cpu": -1', ', "group": "7", "cpu": "5"'])  # fmt: skip
 def test_an_end_without_a_figure_is_an_end(tmp_path: Path, said: str) -> None:
     (tmp_path / UUID).write_text(TEXT + said + "}")
     record = exits.read(tmp_path, UUID)
@@ -43,7 +40,7 @@ def test_an_end_without_a_figure_is_an_end(tmp_path: Path, said: str) -> None:
     assert record.cpu is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nonce": "x"}', "\0"])
+@for_each("text", ["", "{", "[]", "{}", '{"nonce": "x"}', "\0"])
 def test_a_damaged_record_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / UUID).write_text(text)
     assert exits.read(tmp_path, UUID) is None

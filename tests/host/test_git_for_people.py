@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from fixtures.git_host import CAPS, ROOT, GitHostProcess, serve_people
+from fixtures.git_host import CAPS, GitHostProcess, serve_people
 
+from hive_core.cli.main import run
 from hive_core.host.git import recovery
 from hive_core.host.git.pushed_packs import PushedPacks
 
@@ -243,17 +242,24 @@ def test_attack_59_a_replaced_object_is_pushed_as_what_it_is(people: GitHostProc
     assert parents(people) == {"root": None, "ann": "root", "bob": "ann"}
 
 
-def hive(people: GitHostProcess, *words: str) -> str:
+Hive = Callable[..., str]
+
+
+@pytest.fixture(name="hive")
+def _hive(people: GitHostProcess, capsys: pytest.CaptureFixture[str]) -> Hive:
     """What the operator's command prints."""
-    program = "import sys; from hive_core.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--socket", people.socket, *words], text=True, check=False,
-        capture_output=True, cwd=ROOT,
-    )  # fmt: skip
-    return done.stdout + done.stderr
+
+    def hive(*words: str) -> str:
+        run(["--socket", people.socket, *words])
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    return hive
 
 
-def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: GitHostProcess) -> None:
+def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(
+    people: GitHostProcess, hive: Hive
+) -> None:
     """Nobody becomes another user on the operator's terminal, and no pager of hived's runs."""
     mine = clone(people)
     first = people.git("rev-parse", "HEAD", cwd=mine)
@@ -264,7 +270,7 @@ def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: GitHos
     people.git("push", "--quiet", "origin", "main", cwd=mine)
     head = people.git("rev-parse", "HEAD", cwd=mine)
     said = {
-        words: hive(people, "meta", *words.split())
+        words: hive("meta", *words.split())
         for words in (
             "log",
             "show",
@@ -283,10 +289,10 @@ def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: GitHos
     assert "+ a⟨U+001B⟩]0;evil⟨U+0007⟩b" in said["show"] == said[f"show {head[:8]}"]
     assert "=== notes.txt" in said["diff"] == said[f"diff {first[:10]} {head}"]
     assert json.loads(said["log -o json"])[0]["commit"] == head
-    assert hive(people, "meta", "show", "HEAD") == said["show"]
+    assert hive("meta", "show", "HEAD") == said["show"]
     for odd in ("0123abcd", "0" * 40):
-        assert "hive: " in hive(people, "meta", "show", odd)
-    assert "see `hive meta log`" in hive(people, "meta", "show", "main")
+        assert "hive: " in hive("meta", "show", odd)
+    assert "see `hive meta log`" in hive("meta", "show", "main")
 
 
 def test_a_clone_of_a_damaged_repository_says_so_and_the_daemon_goes_on(

@@ -66,7 +66,7 @@ def test_damage_to_the_meta_repo_is_told_or_changes_nothing(worlds: dict[str, Pa
     """At the start of hived and under a running one; then somebody changes the tree."""
     first, outcomes = seed(), Counter[str]()
     sound = {shape: view_of_state(state) for shape, state in worlds.items()}
-    for number in range(times(40, 200)):
+    for number in range(times(24, 200)):
         chance = Random(f"{first} {number}")  # noqa: S311 - no secret
         shape, running = chance.choice(SHAPES), chance.random() < 0.4
         state = worlds[shape].parent / str(number) / "copy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from each import for_each
 
 from hive_core.host.config.models import check_models, load_models
 from hive_core.model.config.limits import ModelSettings
@@ -26,8 +26,8 @@ def test_without_a_file_there_is_the_embedded_model(tmp_path: Path) -> None:
     assert check_models(tmp_path / "models.toml") == []
 
 
-@pytest.mark.parametrize(
-    ("content", "key", "reason"),
+@for_each(
+    "content, key, reason",
     [
         (b"[models.x]\nprovider = 1", "models.x.provider", ""),
         (b"models = 3 = 4", "", "not valid TOML"),

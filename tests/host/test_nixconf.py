@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from each import for_each
 
 from hive_core.host.config.nix import fault, settings
 
 RIGHT = "sandbox = true\nsandbox-fallback = false\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         (RIGHT, ""),
         (f"# sandbox = false\n{RIGHT}# sandbox = false", ""),

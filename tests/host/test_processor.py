@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core.host.systemd.cpu_time import group_of, machine_cpu, name_of, read
 from hive_core.model.agents.machine import Cpu, Machine
@@ -37,11 +38,11 @@ def test_a_hidden_boot_id_leaves_the_inode(tmp_path: Path) -> None:
     assert name_of("7", tmp_path / "none") == "/7"
 
 
-@pytest.mark.parametrize("text", [None, "", "nr_periods 0\n", "usage_usec x\n", "usage_usec\n"])
+@for_each("text", [None, "", "nr_periods 0\n", "usage_usec x\n", "usage_usec\n"])
 def test_uncounted_usage_is_no_figure(tmp_path: Path, text: str | None) -> None:
     """`cpu.stat` of an old hierarchy tells of throttling only."""
     folder = tmp_path / GROUP[1:]
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     if text is not None:
         (folder / "cpu.stat").write_text(text)
     assert read(GROUP, tmp_path) is None

@@ -181,10 +181,10 @@ def test_nothing_is_followed_out_of_the_node(root: Path) -> None:
 @pytest.mark.sized
 def test_attack_58_a_job_over_many_files_goes_on_where_it_was_killed(root: Path) -> None:
     """Killed again and again: each time it finds less to do, and no file is ever half there."""
-    count = times(5000, 100_000)
+    count = times(2500, 100_000)
+    for number in range(min(count, 100)):
+        (root / f"node/state/{number}").mkdir()
     for number in range(count):
-        folder = root / f"node/state/{number % 100}"
-        folder.mkdir(exist_ok=True)
         make_links(root, f"state/{number % 100}/{number}", f"text of {number}\n")
     runner = (
         "import sys; from pathlib import Path; from hive_core.jobs import own_inodes;"
@@ -210,4 +210,5 @@ def test_attack_58_a_job_over_many_files_goes_on_where_it_was_killed(root: Path)
 
 
 def _shared_inodes(root: Path) -> int:
-    return sum(path.stat().st_nlink > 1 for path in (root.parent / "elsewhere").iterdir())
+    with os.scandir(root.parent / "elsewhere") as files:  # Path.stat() takes four times as long
+        return sum(file.stat().st_nlink > 1 for file in files)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core.errors import (
     BY_WIRE,
@@ -32,8 +34,10 @@ TOOL = CalledTool("spawn", SCHEMA, ("send", "ask", "escalate", "start"))
 ALONE = CalledTool("whoami", {"properties": {}}, ("whoami",))
 
 
-@pytest.mark.parametrize("kind", [*BY_WIRE.values(), Unreachable, TimedOut])
-@pytest.mark.parametrize("tool", [TOOL, ALONE, CalledTool("fly")])
+@for_each(
+    "kind, tool",
+    list(product([*BY_WIRE.values(), Unreachable, TimedOut], [TOOL, ALONE, CalledTool("fly")])),
+)
 def test_every_error_has_a_name_a_reason_and_a_next_step(
     kind: type[HiveError], tool: CalledTool
 ) -> None:
@@ -58,7 +62,7 @@ STEPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("error", "step"), STEPS)
+@for_each("error, step", STEPS)
 def test_the_next_step_fits_the_error(error: HiveError, step: str) -> None:
     assert next_step(error, TOOL) == step
 

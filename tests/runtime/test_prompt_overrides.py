@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from each import for_each
 from fixtures.prompts import Context, context
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ def test_an_agent_s_own_file_stands_before_the_operator_s_and_that_before_the_sh
     assert "to execute" not in host
 
 
-@pytest.mark.parametrize("name", ["system.md", "manifest.toml", "instructions.md", "hand_back.md"])
+@for_each("name", ["system.md", "manifest.toml", "instructions.md", "hand_back.md"])
 def test_an_agent_overrides_nothing_that_the_operator_reserved(name: str) -> None:
     usual = context(Role.WORKER, reason="rounds")
     changed = {**usual, "deployed": {name: "OWN"}}
@@ -46,7 +47,7 @@ def test_an_override_may_have_parts_of_its_own() -> None:
     assert "MINE" in render_system(context(Role.WORKER, deployed=own))
 
 
-@pytest.mark.parametrize(("text", "reason"), [
+@for_each("text, reason", [
     ("{{ no_such_value }}", "no_such_value"),
     ("{{ tool('spawn') }}", "worker has no tool spawn"),
     ("line\n{% if %}", "line 2"),
@@ -68,7 +69,7 @@ def test_a_template_that_cannot_be_rendered_is_an_error_with_its_name(
     assert "roles/worker.md" in refused.value.reason
 
 
-@pytest.mark.parametrize("files", [
+@for_each("files", [
     {"../system.md": "x"}, {"/etc/passwd": "x"}, {"a.py": "x"}, {"roles/worker.md": 7},
     {"roles/worker.md": "x" * 70_000}, ["system.md"], {7: "x"},
 ])  # fmt: skip
@@ -78,7 +79,7 @@ def test_files_that_are_no_overrides_are_refused(files: object) -> None:
     assert refused.value.field == "deployed"
 
 
-@pytest.mark.parametrize(("text", "field"), [
+@for_each("text, field", [
     ("segment = 1", "segment"), ("[[segment]]\nfile = 1", "segment 1.file"),
     ("[[segment]]\nfiel = 'a.md'", "segment 1.fiel"), ("[[other]]", "other"),
     ("[[segment]]\nfile = 'a.md'\nroles = 'lead'", "segment 1.roles"),

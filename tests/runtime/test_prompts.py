@@ -6,9 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 
 import pytest
+from each import for_each
 from fixtures.prompts import Context, context
 
 from hive_core.agent.prompt_text import escape_tags
@@ -30,7 +31,7 @@ COLONY = {
     "name": "wu", "title": "Reader", "goal": "Read the news.", "criteria": "All of it.",
     "constraints": "No cost.", "tools": ["read", "bash"], "status": "stopped",
 }  # fmt: skip
-by_kind = pytest.mark.parametrize(("role", "profile"), KINDS)
+by_kind = for_each("role, profile", KINDS)
 GATES = sorted({row.capability for row in TABLE if row.capability})
 CODE = re.compile(r"`([^`\n]+)`")
 INCLUDE = re.compile(r'include "([^"]+)"')
@@ -81,9 +82,11 @@ def test_the_text_names_exactly_the_tools_that_the_agent_has(
         check_names(text, frozenset(toolset(role, profile, capabilities)))
 
 
-@by_kind
-@pytest.mark.parametrize("parent", ["", "lead"])
-@pytest.mark.parametrize("title", ["", "Software Engineer"])
+@for_each(
+    "role, profile, parent, title",
+    [(*kind, *place) for kind in KINDS
+     for place in product(("", "lead"), ("", "Software Engineer"))],
+)  # fmt: skip
 def test_every_place_in_the_tree_has_a_prompt(
     role: Role, profile: Profile | None, parent: str, title: str
 ) -> None:
@@ -145,7 +148,7 @@ def queen(phase: QueenPhase, capabilities: tuple[str, ...] = PLAIN, **more: obje
     )  # fmt: skip
 
 
-by_phase = pytest.mark.parametrize("phase", list(QueenPhase))
+by_phase = for_each("phase", list(QueenPhase))
 
 
 @by_phase
@@ -247,7 +250,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@for_each("text", HOSTILE)
 def test_a_title_is_one_quoted_line_whatever_is_in_it(text: str) -> None:
     shown = render_system(context(Role.WORKER, title=text))
     plain = render_system(context(Role.WORKER, title="x"))
@@ -256,8 +259,7 @@ def test_a_title_is_one_quoted_line_whatever_is_in_it(text: str) -> None:
     assert "</message>\n<message" not in shown
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("key", ["instructions", "definition"])
+@for_each("text, key", list(product(HOSTILE, ["instructions", "definition"])))
 def test_instructions_stay_inside_their_tags(text: str, key: str) -> None:
     shown = render_system({**context(Role.WORKER), key: text})
     body = shown.split("<instructions>\n", 1)[1].split("\n</instructions>", 1)[0]
@@ -286,8 +288,7 @@ NOTES = {
 }  # fmt: skip
 
 
-@by_kind
-@pytest.mark.parametrize(("name", "letter"), list(NOTES))
+@for_each("role, profile, name, letter", [(*kind, *note) for kind in KINDS for note in NOTES])
 def test_the_note_behind_a_letter_names_only_tools_that_the_agent_has(
     role: Role, profile: Profile | None, name: str, letter: str
 ) -> None:

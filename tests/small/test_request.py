@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from small.client import question
@@ -34,13 +35,10 @@ def test_only_known_fields_reach_the_engine() -> None:
     assert not request.stream
 
 
-@pytest.mark.parametrize(
-    ("fields", "tokens"),
-    [
+@for_each("fields, tokens", [
         ({}, TOKENS), ({"max_tokens": 5}, 5), ({"max_completion_tokens": 6, "max_tokens": 5}, 6),
         ({"max_tokens": 1 << 40}, 4096),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_an_answer_is_bounded_by_the_caller_and_by_the_context(
     fields: dict[str, object], tokens: int
 ) -> None:
@@ -48,8 +46,8 @@ def test_an_answer_is_bounded_by_the_caller_and_by_the_context(
     assert request.fields["max_tokens"] == tokens
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         (b"\xff", "not JSON"),
         (b"{", "not JSON"),

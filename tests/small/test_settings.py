@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,8 +43,8 @@ def test_an_own_file_has_the_context_of_its_models_and_its_threads(tmp_path: Pat
     assert read(tmp_path, OWN) == EngineSettings(Path("/srv/models/own.gguf"), 16384, 4)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("[", "cannot read"),
         ('[providers.p]\nkind = "http"\n', "no provider of kind gguf"),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import for_each
 from fixtures.cli_host import CliHost, cli_host
 from fixtures.world import fields
 
@@ -173,8 +174,8 @@ def test_settings_that_are_wrong_are_named(tmp_path: Path) -> None:
             AcpSettings.read(file)
 
 
-@pytest.mark.parametrize(
-    ("use", "reason"),
+@for_each(
+    "use, reason",
     [
         ({"kind": "fetch", "rawInput": {"url": "http://x"}}, "fetch"),
         ({"kind": "edit", "locations": [{"path": "/etc/passwd"}]}, "workspace"),
@@ -216,7 +217,7 @@ def test_an_operation_of_hive_needs_no_grant_but_the_answer_for_one_use(tmp_path
     assert answer["outcome"] == {"outcome": "cancelled"}
 
 
-@pytest.mark.parametrize("kind", ["other", "think", "switch_mode", "", "of its own"])
+@for_each("kind", ["other", "think", "switch_mode", "", "of its own"])
 def test_a_use_of_any_kind_that_ends_without_a_question_needs_a_grant(
     tmp_path: Path, kind: str
 ) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import for_each
 from fixtures import own_server
 from fixtures.cli_host import CliHost, cli_host
 from fixtures.world import fields
@@ -217,8 +218,8 @@ def test_without_a_daemon_or_with_input_that_is_none_a_use_is_denied(host: CliHo
     assert answer is None or answer["permissionDecision"] == "deny"
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "needed"),
+@for_each(
+    "name, values, needed",
     [
         ("Bash", {"command": "git log"}, GateRequest("bash", ["git", "log"], 600.0)),
         ("Bash", {"command": "a | b"}, GateRequest("bash", ["sh", "-c", "a | b"], 600.0)),
@@ -242,7 +243,8 @@ def test_without_a_daemon_or_with_input_that_is_none_a_use_is_denied(host: CliHo
 def test_what_a_tool_of_a_cli_needs(
     tmp_path: Path, name: str, values: dict[str, object], needed: GateRequest | str | None
 ) -> None:
-    (tmp_path / "link").symlink_to("/etc/passwd")
+    if not (tmp_path / "link").is_symlink():
+        (tmp_path / "link").symlink_to("/etc/passwd")
     paths = {key: str(value).replace("WORK", str(tmp_path)) if isinstance(value, str) else value
              for key, value in values.items()}  # fmt: skip
     use = ToolUse("t", name, paths)

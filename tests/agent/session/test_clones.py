@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures.fake_model import Json, ModelAnswer
 from fixtures.fork_host import FORK, ForkHost, fork_host, prefixes
 from fixtures.session_host import children_of, end_process
@@ -266,8 +267,8 @@ def test_a_definition_with_a_point_for_tools_is_a_clone(host: ForkHost) -> None:
     assert system_of(host.sub_bodies()[0]) == system_of(host.parent_bodies()[-1])
 
 
-@pytest.mark.parametrize(
-    ("settings", "call", "reason"),
+@for_each(
+    "settings, call, reason",
     [
         ("allow_clones = false", (FORK, {"task": "x"}), "allow_clones = false"),
         ("enabled = false", (FORK, {"task": "x", "agent": "reviewer"}), "enabled = false"),
@@ -283,6 +284,7 @@ def test_a_fork_is_refused_with_the_reason(
     host: ForkHost, settings: str, call: tuple[str, Json], reason: str
 ) -> None:
     """Z9, Z12, Z15: and nothing is opened."""
+    host.start_over()
     before = len(host.subagent_events())
     host.configure(settings, reviewer=REVIEWER)
     host.calls = [call]

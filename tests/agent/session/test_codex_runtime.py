@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import for_each
 from fixtures.cli_host import CliHost, cli_host
 from fixtures.world import fields
 
@@ -182,8 +183,8 @@ HOOK: dict[str, object] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("item", "hook"),
+@for_each(
+    "item, hook",
     [
         ({"type": "commandExecution"}, {**HOOK, "status": "failed"}),  # it ended too late
         ({"type": "commandExecution"}, {**HOOK, "status": "blocked"}),
@@ -205,7 +206,7 @@ def test_what_no_hook_of_the_session_allowed_is_not_let_pass(
         note(turn, hook, use)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "item",
     [
         {"type": "commandExecution", "id": "a", "status": "inProgress"},

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import NAME, SessionHost, session_host
 from fixtures.world import world
@@ -118,7 +119,7 @@ def test_a_skill_is_handed_over_with_its_files(host: SessionHost) -> None:
     assert (installed / "SKILL.md").stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize("path", ["../x", "/x", "a/../b", ".x", "SKILL.md", "a/b/c/d/e", "", "a b"])
+@for_each("path", ["../x", "/x", "a/../b", ".x", "SKILL.md", "a/b/c/d/e", "", "a b"])
 def test_a_file_of_a_skill_has_a_plain_path(path: str) -> None:
     """Q18: also where its queen was taken over."""
     data = json.dumps({"files": {"ok.txt": "", path: ""}}).encode()
@@ -126,7 +127,7 @@ def test_a_file_of_a_skill_has_a_plain_path(path: str) -> None:
         unpack_files(data)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"files": 1}', b'{"files": {"a": "?"}}'])
+@for_each("data", [b"", b"[]", b"{}", b'{"files": 1}', b'{"files": {"a": "?"}}'])
 def test_what_are_no_files_of_a_skill_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidArgument, match="not the files of a skill"):
         unpack_files(data)
@@ -172,7 +173,7 @@ def test_a_colony_goes_on_from_the_conversation_that_it_compared(host: SessionHo
     assert "hello" in str(sent[4])
 
 
-@pytest.mark.parametrize("data", [
+@for_each("data", [
     b"", b"{}", b"[]", b'{"history": [], "calls": []}', b'{"history": [1], "calls": []}',
     b'{"history": ["x"], "calls": [1]}', b"[" * 5000,
 ])  # fmt: skip

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-import pytest
+from each import for_each
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost
 from typing_extensions import override
@@ -74,7 +74,7 @@ def test_an_answer_with_thousands_of_calls_is_a_fault_of_the_model(host: Session
     host.kill()
 
 
-@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+@for_each("number", ["1e999", "-1e999", "NaN", "Infinity"])
 def test_a_runtime_that_sends_a_number_that_the_log_cannot_hold_is_gone(number: str) -> None:
     events: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
     runtime = HostileRuntime(cost=number).open(events)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from each import for_each
 from fixtures.fake_model import Json, ModelAnswer
 from fixtures.session_host import SessionHost, session_host
 from fixtures.tasks import finish, give, state, take
@@ -112,7 +113,7 @@ def test_what_is_no_verdict_accepts_nothing(host: SessionHost, reply: ModelAnswe
     assert state(host.world, task) == "awaiting_judgement"
 
 
-@pytest.mark.parametrize("text", [
+@for_each("text", [
     "", "accept", "[]", '{"verdict": "ACCEPT"}', '{"verdict": true}', '{"verdict": "retry"}',
     '{"verdict": "accept", "why": "x"}', '{"verdict": "accept"} {"verdict": "accept"}',
     '{"verdict": ["accept"]}', '{"verdict": "accept", "feedback": 7}', "{" * 9000,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from each import for_each
 from fixtures.fake_model import Json, ModelAnswer
 from fixtures.session_host import SessionHost, session_host
 from fixtures.world import rows, world
@@ -186,7 +187,7 @@ def test_a_kill_between_the_answer_and_its_changes_makes_each_change_once(
     assert not requests(host, "keep the memory")
 
 
-@pytest.mark.parametrize(("table", "field"), [
+@for_each("table, field", [
     ({"enabled": 1}, "enabled"), ({"every": 0}, "every"), ({"cooldown": "x"}, "cooldown"),
     ({"tokens": -1}, "tokens"), ({"entries": 201}, "entries"), ({"recall": True}, "recall"),
     ({"global_of": "A B"}, "global_of"), ({"evry": 1}, "evry"),
@@ -200,7 +201,7 @@ def test_a_wrong_setting_is_refused_with_its_name(table: dict[str, object], fiel
         parse_agent_config({"memory": table})
 
 
-@pytest.mark.parametrize("path", [
+@for_each("path", [
     "own/preference", "own/rule/x", "other/profile/x", "own/profile/../x", "own/profile/X", 7,
     "own/profile/" + "x" * 65, "own/profile/x/y",
 ])  # fmt: skip

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from each import for_each
 from fixtures import own_server
 from fixtures.fake_model import ModelAnswer
 from fixtures.session_host import SessionHost, session_host
@@ -263,15 +264,16 @@ def tools_of(host: SessionHost, number: int) -> list[dict[str, dict[str, object]
     return tools
 
 
-@pytest.fixture(name="parked")
-def _parked(tmp_path: Path) -> Iterator[SessionHost]:
+@pytest.fixture(name="parked", scope="module")
+def _parked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionHost]:
     """A session whose required server fails, so that no turn goes on."""
-    (tmp_path / "agent.toml").write_text('[mcp.own]\ncommand = ["false"]\nrequired = true\n')
+    folder = tmp_path_factory.mktemp("parked")
+    (folder / "agent.toml").write_text('[mcp.own]\ncommand = ["false"]\nrequired = true\n')
     with (
         world(None, "root/lead:lead", "lead/worker:worker") as made,
-        session_host(made, tmp_path) as host,
+        session_host(made, folder) as host,
     ):
-        host.environment["HIVE_CONFIG"] = str(tmp_path)
+        host.environment["HIVE_CONFIG"] = str(folder)
         host.start()
         yield host
 
@@ -295,15 +297,12 @@ def test_a_task_is_cancelled_although_its_required_server_fails(parked: SessionH
     parked.until(lambda: parked.of_kind("park", f"task-{later}"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+@for_each("text", [
         "mcp = 5", "[mcp.a__b]\ncommand = ['x']", "[mcp.A]\ncommand = ['x']", "[mcp.a]",
         "[mcp.a]\ncommand = []", "[mcp.a]\ncommand = 5", "[mcp.a]\ncommand = ['x']\nenv = {}",
         "[mcp.a]\ncommand = ['x']\nrequired = 'yes'", "[mcp.a]\ncommand = ['x']\ntools = 'x'",
         "\n".join(f"[mcp.a{number}]\ncommand = ['x']" for number in range(9)),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_the_session_refuses_the_settings_that_an_approval_refuses(
     tmp_path: Path, text: str
 ) -> None:

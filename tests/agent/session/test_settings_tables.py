@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import for_each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ def session_takes(table: str, values: Mapping[str, object]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("table", READERS)
+@for_each("table", READERS)
 def test_the_session_and_the_daemon_have_the_same_settings_and_defaults(table: str) -> None:
     empty = {None: 0} if table == "session" else {None: ""}
     daemon = {key: empty.get(value, value) if value is None else value
@@ -65,7 +66,7 @@ def test_what_the_daemon_has_approved_the_session_takes(
         assert session_takes(table, {name: value})
 
 
-@pytest.mark.parametrize(("table", "key"), KEYS)
+@for_each("table, key", KEYS)
 def test_what_a_person_writes_by_hand_is_refused_by_both(table: str, key: str) -> None:
     """The edges of each bound, and values of other types."""
     for value in EDGES:
@@ -73,7 +74,7 @@ def test_what_a_person_writes_by_hand_is_refused_by_both(table: str, key: str) -
         assert daemon_takes(table, values) == session_takes(table, values), value
 
 
-@pytest.mark.parametrize("table", READERS)
+@for_each("table", READERS)
 def test_an_unknown_setting_is_named_by_both(table: str) -> None:
     with pytest.raises(InvalidArgument, match=rf"^\[{table}\] has no setting 'other'; it has "):
         READERS[table]({"other": 1})

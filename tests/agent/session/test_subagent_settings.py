@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 from hive_core.agent.session.subagents.settings import ForkSettings
 from hive_core.errors import InvalidArgument, NotAllowed
@@ -24,17 +25,14 @@ def test_the_example_has_every_field_and_is_a_whole_configuration() -> None:
     assert asdict(ForkSettings.read(EXAMPLE)) == parsed
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
+@for_each("key, value", [
         ("max_clones", 1), ("enabled", "yes"), ("agents_dir", "/etc"), ("max_depth", 0),
         ("max_depth", True), ("ipc_mode", "socket"), ("default_model", "A b"),
         ("timeout_seconds", 0), ("cleanup_temp_files", 1), ("allow_clones", None),
         ("max_clone_fork_depth", -1), ("clone_sysprompt_followup", ""),
         ("clone_userprompt_prefix", 3), ("clone_disable_tools", "bash"),
         ("clone_disable_tools", ["seek:bash"]),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_wrong_setting_is_refused_with_its_key_by_both_readers(key: str, value: object) -> None:
     with pytest.raises(InvalidArgument, match=rf"\[subagents\].*{key}") as caught:
         ForkSettings.of({key: value})
@@ -49,8 +47,8 @@ def test_a_folder_outside_of_the_configuration_is_refused() -> None:
         ForkSettings.of({"agents_dir": "agents/../../etc"})
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "depth", "clone_depth", "key"),
+@for_each(
+    "change, kind, depth, clone_depth, key",
     [
         ({"enabled": False}, "named", 0, 0, "enabled"),
         ({"allow_clones": False}, "clone", 0, 0, "allow_clones"),
