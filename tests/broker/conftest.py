@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fixtures.broker import BrokerHarness, open_broker
+from fixtures.broker import BrokerHarness, lend_broker
 from fixtures.seeds import folder_in_ram
 
 
@@ -17,6 +17,6 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def harness(folder: Path) -> Iterator[BrokerHarness]:
-    with open_broker(folder) as opened:
+def harness() -> Iterator[BrokerHarness]:
+    with lend_broker() as opened:
         yield opened

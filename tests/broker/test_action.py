@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from each import for_each
-from fixtures.broker import BrokerClient, BrokerHarness, open_broker
+from fixtures.broker import BrokerClient, BrokerHarness, lend_broker
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
@@ -35,11 +34,11 @@ def halt(_call: Call, params: HaltParams) -> Record[Halted]:
 
 
 @pytest.fixture(name="harness")
-def _house(tmp_path: Path) -> Iterator[BrokerHarness]:
+def _house() -> Iterator[BrokerHarness]:
     """An architect and a lead, each with an agent below, and an operation that is new."""
     registry: dict[str, Operation] = {**load()}
     operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", into=registry)(halt)
-    with open_broker(tmp_path, registry) as harness:
+    with lend_broker(registry) as harness:
         for name, parent, role in (
             ("ada", "ann", "architect"), ("led", "ann", "lead"),
             ("under_ada", "ada", "worker"), ("under_led", "led", "worker"),

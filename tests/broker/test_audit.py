@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from fixtures.broker import BrokerHarness, open_broker, spec
+from fixtures.broker import BrokerHarness, lend_broker, spec
 
 from hive_core.broker.audit import rejected_peer_entry
 from hive_core.errors import StorageFull
@@ -75,9 +73,9 @@ def test_allowed_reads_are_counted_and_not_stored(harness: BrokerHarness) -> Non
     assert harness.ledger.events.reads.counts() == {(ANN, "look"): 3}
 
 
-def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) -> None:
+def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted() -> None:
     settings = Settings(limits=HostLimits(refusals_kept=60))
-    with open_broker(folder, settings=settings) as harness:
+    with lend_broker(settings=settings) as harness:
         dan = harness.client("dan")
         for _ in range(500):
             dan.ask("Look", {"agent": "ann"})
@@ -94,8 +92,8 @@ def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) 
         assert sum(int(str(item.get("not_kept", 0))) for item in fields) == 440
 
 
-def test_how_many_were_not_kept_outlives_a_transaction_that_is_taken_back(folder: Path) -> None:
-    with open_broker(folder, settings=Settings(limits=HostLimits(refusals_kept=1))) as harness:
+def test_how_many_were_not_kept_outlives_a_transaction_that_is_taken_back() -> None:
+    with lend_broker(settings=Settings(limits=HostLimits(refusals_kept=1))) as harness:
         harness.broker.reject_peer(ANN, 0)
         harness.run()
         for _ in range(40):
@@ -132,10 +130,8 @@ def test_a_stranger_at_a_socket_is_recorded(harness: BrokerHarness) -> None:
     assert frozenset({"events"}) in harness.woken
 
 
-def test_strangers_that_were_not_kept_are_counted_and_cost_the_agent_nothing(
-    folder: Path,
-) -> None:
-    with open_broker(folder, settings=Settings(limits=HostLimits(refusals_kept=60))) as harness:
+def test_strangers_that_were_not_kept_are_counted_and_cost_the_agent_nothing() -> None:
+    with lend_broker(settings=Settings(limits=HostLimits(refusals_kept=60))) as harness:
         for _ in range(100):
             harness.broker.reject_peer(ANN, 0)
         harness.run()

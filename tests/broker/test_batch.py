@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -277,6 +278,13 @@ def test_a_next_hive_that_is_no_forest_is_refused(harness: BrokerHarness) -> Non
         harness.broker.perform("break", handler)
 
 
+@pytest.fixture
+def own_harness(folder: Path) -> Iterator[BrokerHarness]:
+    """With a ledger that no other test uses."""
+    with open_broker(folder) as opened:
+        yield opened
+
+
 def full(harness: BrokerHarness) -> None:
     """From now on the file of the ledger cannot grow."""
     harness.ledger.connection.control("VACUUM")
@@ -284,33 +292,33 @@ def full(harness: BrokerHarness) -> None:
     harness.ledger.connection.control(f"PRAGMA max_page_count = {pages}")
 
 
-def test_on_a_full_disk_only_the_call_that_does_not_fit_fails(harness: BrokerHarness) -> None:
+def test_on_a_full_disk_only_the_call_that_does_not_fit_fails(own_harness: BrokerHarness) -> None:
     """The whole transaction is rolled back, so the batch is run again one by one."""
-    full(harness)
-    ann, bob = harness.client("ann"), harness.client("bob")
+    full(own_harness)
+    ann, bob = own_harness.client("ann"), own_harness.client("bob")
     ann.ask("Tell", {"agent": "ann", "text": "x" * 200_000})
     ann.ask("Look")
     bob.ask("Note", {"agent": "cat"})
-    harness.run()
+    own_harness.run()
     with pytest.raises(StorageFull):
         ann.result()
     assert ann.result()["name"] == "ann"
     assert bob.result() == {"nonce": 1}
 
 
-def test_an_urgent_call_may_use_the_ballast(harness: BrokerHarness) -> None:
+def test_an_urgent_call_may_use_the_ballast(own_harness: BrokerHarness) -> None:
     spared: list[bool] = []
 
     def spare() -> bool:
-        harness.ledger.connection.control("PRAGMA max_page_count = 100000")
+        own_harness.ledger.connection.control("PRAGMA max_page_count = 100000")
         spared.append(True)
         return True
 
-    full(harness)
-    ann = harness.client("ann")
+    full(own_harness)
+    ann = own_harness.client("ann")
     letter = {"agent": "ann", "text": "x" * 50_000}
     assert isinstance(ann.error("Tell", letter), StorageFull)
-    harness.broker.release_ballast = spare
+    own_harness.broker.release_ballast = spare
     assert isinstance(ann.error("Tell", letter), StorageFull)
     assert not spared
     for number in range(100):

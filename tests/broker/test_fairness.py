@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.broker import BrokerClient, BrokerHarness, open_broker
+from fixtures.broker import BrokerClient, BrokerHarness, lend_broker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
@@ -56,10 +54,10 @@ def ask(clients: list[BrokerClient], seconds: float, times: int = 1) -> None:
 
 @pytest.mark.parametrize("hostile", [("ann",), ("ann", "bob")])
 def test_attack_61_a_newcomer_waits_for_one_part_of_a_batch_whatever_others_have_asked(
-    folder: Path, hostile: tuple[str, ...]
+    hostile: tuple[str, ...],
 ) -> None:
     served = Served()
-    with open_broker(folder, served.registry) as harness:
+    with lend_broker(served.registry) as harness:
         served.open(harness)
         ask([harness.client(name) for name in hostile for _ in range(60)], READING / 2, times=4)
         harness.turn()
@@ -72,9 +70,9 @@ def test_attack_61_a_newcomer_waits_for_one_part_of_a_batch_whatever_others_have
         dan.result()
 
 
-def test_attack_61_two_parties_get_the_same_time_whatever_their_calls_cost(folder: Path) -> None:
+def test_attack_61_two_parties_get_the_same_time_whatever_their_calls_cost() -> None:
     served = Served()
-    with open_broker(folder, served.registry) as harness:
+    with lend_broker(served.registry) as harness:
         served.open(harness)
         costs = {"ann": 0.008, "bob": 0.002}
         for name, seconds in costs.items():
@@ -86,9 +84,9 @@ def test_attack_61_two_parties_get_the_same_time_whatever_their_calls_cost(folde
         assert used["ann"] == pytest.approx(used["bob"], rel=0.1)
 
 
-def test_attack_61_the_operator_is_served_first(folder: Path) -> None:
+def test_attack_61_the_operator_is_served_first() -> None:
     served = Served()
-    with open_broker(folder, served.registry) as harness:
+    with lend_broker(served.registry) as harness:
         served.open(harness)
         operator = harness.client("operator")
         for _ in range(5):
@@ -99,11 +97,9 @@ def test_attack_61_the_operator_is_served_first(folder: Path) -> None:
             assert served.order[before] == "operator"
 
 
-def test_attack_61_a_party_that_used_little_has_its_answer_before_the_next_is_served(
-    folder: Path,
-) -> None:
+def test_attack_61_a_party_that_used_little_has_its_answer_before_the_next_is_served() -> None:
     served = Served()
-    with open_broker(folder, served.registry) as harness:
+    with lend_broker(served.registry) as harness:
         ann, dan = harness.client("ann"), harness.client("dan")
         seen = list[int]()
 
@@ -121,9 +117,9 @@ def test_attack_61_a_party_that_used_little_has_its_answer_before_the_next_is_se
         assert seen == [0, 0, 1]
 
 
-def test_time_that_no_other_party_wanted_is_no_debt(folder: Path) -> None:
+def test_time_that_no_other_party_wanted_is_no_debt() -> None:
     served = Served()
-    with open_broker(folder, served.registry) as harness:
+    with lend_broker(served.registry) as harness:
         served.open(harness)
         ann, bob = harness.client("ann"), harness.client("bob")
         for _ in range(50):
@@ -136,12 +132,10 @@ def test_time_that_no_other_party_wanted_is_no_debt(folder: Path) -> None:
         assert Counter(served.order) == {"ann": 4, "bob": 4}
 
 
-def test_attack_66_frames_that_take_long_to_parse_hold_up_their_own_party_only(
-    folder: Path,
-) -> None:
+def test_attack_66_frames_that_take_long_to_parse_hold_up_their_own_party_only() -> None:
     """Parsing is work of the loop as well, and it ends when its part of the batch is over."""
     served = Served()
-    with open_broker(folder, served.registry) as harness:
+    with lend_broker(served.registry) as harness:
         served.open(harness)
         reader = harness.broker._queue._reader
         parsed = list[str]()
@@ -199,10 +193,10 @@ class QueueOfParties:
     (100, (LOGIN,)), (100, (MODEL, EGRESS)), (100, (LOGIN, MODEL, EGRESS)), (400, (LOGIN,)),
 ])  # fmt: skip
 def test_services_of_a_busy_host_get_a_quarter_of_the_loop_together_and_the_same_each(
-    folder: Path, agents: int, services: tuple[str, ...]
+    agents: int, services: tuple[str, ...]
 ) -> None:
     """As one party among others they would share what an agent gets."""
-    with open_broker(folder) as harness:
+    with lend_broker() as harness:
         parties = QueueOfParties(harness, agents)
         parties.add(*services)
         for _ in range(max(4000, 10 * agents)):
@@ -226,7 +220,7 @@ def test_whatever_services_come_and_go_they_have_at_most_a_quarter_before_agents
     steps: list[tuple[set[str], int]],
 ) -> None:
     """And each what an agent has, as one party among others."""
-    with TemporaryDirectory() as folder, open_broker(Path(folder)) as harness:
+    with lend_broker() as harness:
         parties, present = QueueOfParties(harness, 40), set[str]()
         for wanted, cost in steps:
             parties.add(*wanted - present)
@@ -242,10 +236,8 @@ def test_whatever_services_come_and_go_they_have_at_most_a_quarter_before_agents
             assert parties.of_services <= parties.used.total() / PART + as_parties + early
 
 
-def test_a_service_does_not_wait_because_others_have_used_the_part_of_services(
-    folder: Path,
-) -> None:
-    with open_broker(folder) as harness:
+def test_a_service_does_not_wait_because_others_have_used_the_part_of_services() -> None:
+    with lend_broker() as harness:
         parties = QueueOfParties(harness, 100)
         parties.add(MODEL, EGRESS)
         for _ in range(4000):
@@ -257,11 +249,9 @@ def test_a_service_does_not_wait_because_others_have_used_the_part_of_services(
 
 
 @pytest.mark.parametrize("agents", [0, 100])
-def test_a_service_is_soon_served_again_though_it_was_alone_for_long(
-    folder: Path, agents: int
-) -> None:
+def test_a_service_is_soon_served_again_though_it_was_alone_for_long(agents: int) -> None:
     """What it used while the others wanted nothing does not count later, for it or for them."""
-    with open_broker(folder) as harness:
+    with lend_broker() as harness:
         parties = QueueOfParties(harness, agents)
         parties.add(MODEL)
         for _ in range(10_000):
@@ -276,11 +266,9 @@ def test_a_service_is_soon_served_again_though_it_was_alone_for_long(
 
 
 @pytest.mark.parametrize("seconds", [10, 60])
-def test_time_that_nobody_else_wanted_takes_nothing_from_the_logins_later(
-    folder: Path, seconds: int
-) -> None:
+def test_time_that_nobody_else_wanted_takes_nothing_from_the_logins_later(seconds: int) -> None:
     """hive-model was alone for long: it is no debt of all services."""
-    with open_broker(folder) as harness:
+    with lend_broker() as harness:
         parties = QueueOfParties(harness, 0)
         parties.add(MODEL)
         for _ in range(seconds * 100):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fixtures.broker import BrokerClient, BrokerHarness, open_broker
+from fixtures.broker import BrokerClient, BrokerHarness, lend_broker
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,8 +46,8 @@ FRAMES = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerHarness]:
-    with open_broker(tmp_path_factory.mktemp("hive"), REGISTRY) as opened:
+def harness() -> Iterator[BrokerHarness]:
+    with lend_broker(REGISTRY) as opened:
         yield opened
 
 

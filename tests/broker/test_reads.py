@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from fixtures.broker import open_broker
+from fixtures.broker import lend_broker
 from fixtures.small_registry import SMALL, LookParams, Noted, NoteParams, Seen
 
 from hive_core.broker.call import Call, Record
@@ -17,7 +15,7 @@ from hive_core.policy.rules import ANYONE
 
 @pytest.mark.parametrize("behind_a_write", [False, True])
 def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(
-    folder: Path, caplog: pytest.LogCaptureFixture, *, behind_a_write: bool
+    caplog: pytest.LogCaptureFixture, *, behind_a_write: bool
 ) -> None:
     """SQLite would commit the statement alone; in a transaction another call could take it back."""
 
@@ -29,7 +27,7 @@ def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(
 
     registry = dict(SMALL)
     operation(action="read", allow=ANYONE, into=registry)(peek)
-    with open_broker(folder, registry) as harness:
+    with lend_broker(registry) as harness:
         client = harness.client("root")
         if behind_a_write:
             client.ask("Note", {"agent": "ann"})
@@ -40,7 +38,7 @@ def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(
         assert "must not change the ledger" in caplog.text
 
 
-def test_a_read_behind_a_write_finds_what_that_inserted(folder: Path) -> None:
+def test_a_read_behind_a_write_finds_what_that_inserted() -> None:
     """Inserts that were held back, and what triggers add to them, do not count as the read's."""
 
     def peek(call: Call, _params: LookParams) -> Seen:
@@ -58,7 +56,7 @@ def test_a_read_behind_a_write_finds_what_that_inserted(folder: Path) -> None:
     registry = dict(SMALL)
     operation(action="read", allow=ANYONE, into=registry)(peek)
     operation(action="read", allow=ANYONE, into=registry)(send)
-    with open_broker(folder, registry) as harness:
+    with lend_broker(registry) as harness:
         client = harness.client("root")
         client.ask("Send", {"agent": "ann"})
         client.ask("Peek")

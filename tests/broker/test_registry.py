@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from each import for_each
-from fixtures.broker import BrokerHarness, open_broker
+from fixtures.broker import BrokerHarness, lend_broker
 from policy.naive import Question, decide
 from pydantic import BaseModel
 
@@ -30,10 +29,10 @@ SNAKE = re.compile(r"[a-z]+(_[a-z]+)*")
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerHarness]:
+def harness() -> Iterator[BrokerHarness]:
     # One agent is refused everything there is here, and each time has to be kept.
     settings = Settings(limits=HostLimits(refusals_kept=10_000))
-    with open_broker(tmp_path_factory.mktemp("hive"), REGISTRY, settings) as opened:
+    with lend_broker(REGISTRY, settings) as opened:
         yield opened
 
 
@@ -263,7 +262,7 @@ def test_an_agent_outside_of_the_tree_has_no_rights(declared: Operation) -> None
     assert not decide(declared.allow, question).allowed
 
 
-def test_the_first_set_of_the_contract_is_there(folder: Path) -> None:
+def test_the_first_set_of_the_contract_is_there() -> None:
     wanted = {
         "whoami", "list_agents", "spawn", "start", "stop", "restart", "kill", "update", "destroy",
         "move", "get_logs", "send", "recv", "ack", "nack", "wake", "get_job", "wait_job", "status",
@@ -271,4 +270,3 @@ def test_the_first_set_of_the_contract_is_there(folder: Path) -> None:
     assert wanted <= set(NAMES)
     aliases = {alias for declared in REGISTRY.values() for alias in declared.aliases}
     assert {"request_spawn", "request_init_config"} <= aliases
-    assert folder.is_dir()

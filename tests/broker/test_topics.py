@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
-from fixtures.broker import BrokerHarness, open_broker, spec
+from fixtures.broker import BrokerHarness, lend_broker, spec
 from pydantic import Field
 
 from hive_core.broker import hooks
@@ -55,8 +54,8 @@ def touch(call: Call, params: TouchParams) -> Record[Touched] | Wait[Touched]:
 
 
 @pytest.fixture
-def harness(folder: Path) -> Iterator[BrokerHarness]:
-    with open_broker(folder, TOUCHING) as opened:
+def harness() -> Iterator[BrokerHarness]:
+    with lend_broker(TOUCHING) as opened:
         yield opened
 
 

@@ -119,7 +119,7 @@ STEPS = [
 
 NUMBERS = sorted({number for number, _ in STEPS})
 NEWEST, OLDER = NUMBERS[-4:], NUMBERS[:-4]  # the older ones were killed often enough
-DRAWN = Random(seed()).sample(OLDER, times(8, len(OLDER)))  # noqa: S311 - no secret
+DRAWN = Random(seed()).sample(OLDER, times(4, len(OLDER)))  # noqa: S311 - no secret
 
 
 @pytest.mark.sized
@@ -151,17 +151,12 @@ def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, numb
     assert ends
 
 
-@for_each("number", range(1, len(migration_scripts(MIGRATIONS))))
-def test_an_older_hived_refuses_a_newer_ledger_and_leaves_it_as_it_is(
-    folder: Path, number: int
-) -> None:
-    folder /= str(number)
-    folder.mkdir()
+def test_an_older_hived_refuses_a_newer_ledger_and_leaves_it_as_it_is(folder: Path) -> None:
     empty_ledger().plant(folder)
     older, before = folder / "older", content(folder / "hive.db")
     older.mkdir()
-    for file in migration_scripts(MIGRATIONS)[:number]:
+    for number, file in enumerate(migration_scripts(MIGRATIONS)[:-1], 1):
         shutil.copy(file, older)
-    with pytest.raises(TooNew, match=f"this hived knows only {number}"):
-        Ledger.open(folder / "hive.db", older, primed=0)
+        with pytest.raises(TooNew, match=f"this hived knows only {number}:"):
+            Ledger.open(folder / "hive.db", older, primed=0)
     assert content(folder / "hive.db") == before

@@ -6,12 +6,13 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from fixtures.messages import UndoRequested, request_undo
-from fixtures.seeds import empty_ledger, folder_in_ram
+from fixtures.seeds import Seed, empty_ledger, folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
@@ -194,16 +195,25 @@ def chain_rows(kinds: list[tuple[str, str, int]]) -> list[tuple[int, bytes, str]
     return rows
 
 
+@cache
+def ledger_without_notes() -> Seed:
+    """The schema from before notes had a table of their own."""
+    with folder_in_ram() as folder:
+        with closing(sqlite3.connect(folder / "hive.db", isolation_level=None)) as raw:
+            raw.execute("PRAGMA journal_mode = WAL")
+            for number, file in enumerate(migration_scripts(MIGRATIONS), 1):
+                if file.name.endswith("_notes.sql"):
+                    break
+                for statement in statements(file.read_text()):
+                    raw.execute(statement)
+                raw.execute(f"PRAGMA user_version = {number}")
+        return Seed.of(folder)
+
+
 def older(path: Path, rows: list[tuple[int, bytes, str]]) -> None:
     """A ledger as it was before notes had a table of their own."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        raw.execute("PRAGMA journal_mode = WAL")
-        for number, file in enumerate(migration_scripts(MIGRATIONS), 1):
-            if file.name.endswith("_notes.sql"):
-                break
-            for statement in statements(file.read_text()):
-                raw.execute(statement)
-            raw.execute(f"PRAGMA user_version = {number}")
+    ledger_without_notes().plant(path.parent)
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
         if rows:
             tail = f"{rows[-1][0]} {rows[-1][1].hex()}"

@@ -235,17 +235,27 @@ class Ledger:
             opening.check(connection)
             opening.migrate(connection, migrations, step)
             opening.prime(connection, primed)
-            ledger = cls(connection, limits or HostLimits(), step)
-            with ledger.transaction():
-                ledger._guard_states()
-                ledger.messages.start()
-                ledger.budgets.usage.open()
-                ledger.quarantines.open()
-                ledger.logins.load()
-                ledger.stored.start()
+            return cls.start(connection, limits, step)
         except BaseException:
             connection.close()
             raise
+
+    @classmethod
+    def start(
+        cls,
+        connection: Connection,
+        limits: HostLimits | None = None,
+        step: Callable[[str], None] = nothing,
+    ) -> Ledger:
+        """Read from a checked file of this schema what a ledger keeps in memory."""
+        ledger = cls(connection, limits or HostLimits(), step)
+        with ledger.transaction():
+            ledger._guard_states()
+            ledger.messages.start()
+            ledger.budgets.usage.open()
+            ledger.quarantines.open()
+            ledger.logins.load()
+            ledger.stored.start()
         return ledger
 
     def close(self) -> None:

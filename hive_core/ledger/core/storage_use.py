@@ -109,7 +109,17 @@ class StorageUse:
         self._new_mail = defaultdict[str, int](int)
 
     def start(self) -> None:
-        """Count everything once, and create the triggers. Called when the mail tables exist."""
+        """Count everything once. Called when the mail tables exist."""
+        if self._db.control("PRAGMA temp.table_info(stored)"):
+            self._db.run("DELETE FROM temp.stored")
+        else:
+            self._create_triggers()
+        # After the triggers: each of them makes SQLite prepare the queries before it again.
+        rows = [(*key, size) for key, size in self.recount().items()]
+        self._db.run_each("INSERT INTO stored VALUES (?, ?, ?)", rows)
+
+    def _create_triggers(self) -> None:
+        """Create the table of the counts, and the triggers, for the life of the connection."""
         self._db.control(
             "CREATE TEMP TABLE stored (party TEXT, noun TEXT, bytes INTEGER NOT NULL,"
             " PRIMARY KEY (party, noun)) STRICT, WITHOUT ROWID"
@@ -123,9 +133,6 @@ class StorageUse:
         )
         for sql in _MAIL_TRIGGERS:
             self._db.control(sql.format(take=_TAKE_MAIL.format(party=wrote)))
-        # After the triggers: each of them makes SQLite prepare the queries before it again.
-        rows = [(*key, size) for key, size in self.recount().items()]
-        self._db.run_each("INSERT INTO stored VALUES (?, ?, ?)", rows)
 
     def add_mail(self, sender: str, size: int) -> None:
         """Count a message that comes into the ledger."""
