@@ -80,8 +80,7 @@ def install_login_service(
     """
     unit = service.unit
     if not service.is_wanted(settings(config)):
-        if machine.active(unit):
-            machine.run("systemctl", "disable", "--now", "--quiet", unit)
+        machine.disable(unit)
         return
     _make_token(machine, session, service)
     machine.run("systemctl", "enable", "--quiet", unit)
