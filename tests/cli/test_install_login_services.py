@@ -84,10 +84,14 @@ WITHOUT_RECEIVER = [(NOTIFY, "[notify]\n"), (OTEL, "[otel]\n")]
 def test_without_a_receiver_it_is_stopped_and_setup_says_so(
     hive: Hive, machine: RecordingMachine, tmp_path: Path, service: ServiceWithLogin, text: str
 ) -> None:
-    """Also where systemd is about to start it again, and where it has given up."""
+    """Also where systemd is about to start it again, and where it has given up.
+
+    hived keeps the alarms about routes until it has read settings without any.
+    """
     config = tmp_path / "hive.toml"
     config.write_text(text, encoding="utf-8")
     stop = [f"systemctl disable --now --quiet {service.unit}", f"stopped {service.unit}"]
+    stop += ["systemctl reload hived.service"] if service is NOTIFY else []
     states = ("active", "enabled"), ("activating", "enabled"), ("failed", "enabled")
     with closing(Session(hive.peer.path)) as session:
         for machine.state, machine.enablement in (*states, ("active", "static")):
