@@ -23,6 +23,7 @@ _CRITICAL: Final = "critical: "
 _SHORT: Final = frozenset({"low", "used_up", "owed", "stopped"})
 _ENDED: Final = frozenset({"done", "cancelled"})
 SILENT: Final = "silent"
+_STATES: Final[Mapping[str, str]] = {"failed": "has failed", "parked": "is parked"}
 _NAMES: Final[Mapping[str, str]] = {"refused_commit": "commit refused", "alarm": "alarm"}
 
 
@@ -53,6 +54,8 @@ class NoticeItem:
         """The line that is sent: with what the route lets leave the host."""
         if route.text == "none":
             return f"hive: {self.notice_class}"
+        if self.agent and (state := _STATES.get(self.kind)):
+            return f"hive: {self.agent} {state}"
         about = f" of {self.agent}" if self.agent else ""
         return f"hive: {_NAMES.get(self.kind, self.kind)}{about}"
 

@@ -99,7 +99,7 @@ def build_sender(
             case "apprise":
                 return apprise_sender(secret)
     except InvalidArgument as error:
-        reason = f"route {name}: {error.reason} (in {_SECRETS}/{name})"
+        reason = f"{_SECRETS}/{name}: {error.reason}"
         raise InvalidArgument(reason, field=f"notify.routes.{name}") from error
 
 
@@ -113,8 +113,8 @@ def build_senders(
             senders[name] = build_sender(name, route, config.dashboard, client)
         except InvalidArgument as error:
             faults[name] = error.reason
-    for reason in faults.values():
-        log.error("Cannot send by a route: %s", reason)
+    for name, reason in faults.items():
+        log.error("Cannot send by route %s: %s", name, reason)
     return senders, faults
 
 

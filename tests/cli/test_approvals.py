@@ -293,6 +293,22 @@ def test_a_deploy_that_fails_is_an_exit_status_with_its_reason(
     assert "deployed:" not in done.err
 
 
+@pytest.mark.parametrize("command", [("approve", ID, "--commit", COMMIT[:8]), ()])
+def test_a_deploy_that_fails_names_the_command_that_shows_what_the_agent_wrote(
+    hive: Hive, command: tuple[str, ...]
+) -> None:
+    approving(hive, state="failed", error="Conflict: it has failed: ended with 78")
+    hive.peer.answers["Rollback"] = hive.peer.answers["Approve"]
+    done = hive("approval", *command) if command else hive("rollback", "alice")
+    assert "ended with 78; `hive logs alice` shows what it wrote" in done.err
+
+
+def test_the_page_of_a_failed_deploy_names_the_log(hive: Hive) -> None:
+    for state, has_log in (("failed", True), ("deployed", False)):
+        answering(hive, approval_page(state=state, reason="ended with 78"))
+        assert ("its log    hive logs alice\n" in hive("approval", "show", ID).out) is has_log
+
+
 def test_approve_without_wait_returns_once_recorded(hive: Hive) -> None:
     approving(hive)
     done = hive("approvals", "approve", ID, "--commit", COMMIT[:8], "--no-wait")

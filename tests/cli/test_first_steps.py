@@ -224,6 +224,19 @@ def test_the_spinner_is_erased_before_other_output(
     assert lines(terminal.getvalue()) == ["a result", ""]
 
 
+def test_the_spinner_says_in_a_sentence_who_is_put_to_sleep(hive: Hive) -> None:
+    terminal = Terminal()
+
+    def end(_: Message) -> Message:
+        terminal.until("alice")
+        return {"id": "j1", "operation": "", "state": "done", "error": ""}
+
+    hive.peer.answers |= {"Sleep": lambda _: {"agents": ["alice"], "job": "j1"}, "WaitJob": end}
+    with redirect_stderr(terminal):
+        assert hive("sleep", "alice").status == 0
+    assert "putting alice to sleep" in terminal.getvalue()
+
+
 # hive doctor, hive approvals
 
 

@@ -31,7 +31,8 @@ RECEIVER = '[otel]\nurl = "http://localhost:4318/v1/traces"\n'
 class RecordingMachine(HostMachine):
     """A machine whose systemd is a list; files are real."""
 
-    running: bool = False
+    state: str = "inactive"
+    enablement: str = "disabled"
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -39,12 +40,11 @@ class RecordingMachine(HostMachine):
 
     @override
     def run(self, *argv: str, check: bool = True) -> str:
+        answers = {"is-active": self.state, "is-enabled": self.enablement}
+        if answer := answers.get(argv[1]):
+            return answer + "\n"
         self.told.append(" ".join(argv))
         return ""
-
-    @override
-    def active(self, unit: str) -> bool:
-        return self.running
 
     @override
     def restart(self, unit: str) -> None:
@@ -77,17 +77,39 @@ def test_a_receiver_gives_the_service_a_token_of_its_own_and_starts_it(
     assert f"restarted {service.unit}" in machine.told
 
 
-@pytest.mark.parametrize(("service", "text"), [(NOTIFY, "[notify]\n"), (OTEL, "[otel]\n")])
-def test_without_a_receiver_it_is_stopped_and_asks_hived_nothing(
+WITHOUT_RECEIVER = [(NOTIFY, "[notify]\n"), (OTEL, "[otel]\n")]
+
+
+@pytest.mark.parametrize(("service", "text"), WITHOUT_RECEIVER)
+def test_without_a_receiver_it_is_stopped_and_setup_says_so(
     hive: Hive, machine: RecordingMachine, tmp_path: Path, service: ServiceWithLogin, text: str
 ) -> None:
-    machine.running = True
+    """Also where systemd is about to start it again, and where it has given up.
+
+    hived keeps the alarms about routes until it has read settings without any.
+    """
+    config = tmp_path / "hive.toml"
+    config.write_text(text, encoding="utf-8")
+    stop = [f"systemctl disable --now --quiet {service.unit}", f"stopped {service.unit}"]
+    stop += ["systemctl reload hived.service"] if service is NOTIFY else []
+    states = ("active", "enabled"), ("activating", "enabled"), ("failed", "enabled")
+    with closing(Session(hive.peer.path)) as session:
+        for machine.state, machine.enablement in (*states, ("active", "static")):
+            machine.told.clear()
+            install_login_service(machine, session, service, config)
+            assert machine.told == stop, machine.state
+    assert hive.peer.calls == []
+
+
+@pytest.mark.parametrize(("service", "text"), WITHOUT_RECEIVER)
+def test_without_a_receiver_there_is_nothing_to_do_where_it_does_not_run(
+    hive: Hive, machine: RecordingMachine, tmp_path: Path, service: ServiceWithLogin, text: str
+) -> None:
     config = tmp_path / "hive.toml"
     config.write_text(text, encoding="utf-8")
     with closing(Session(hive.peer.path)) as session:
         install_login_service(machine, session, service, config)
-    assert machine.told == [f"systemctl disable --now --quiet {service.unit}"]
-    assert hive.peer.calls == []
+    assert machine.told == []
 
 
 DAY = 86_400.0

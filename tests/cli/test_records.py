@@ -11,6 +11,7 @@ from cli.run import Hive
 from typing_extensions import override
 
 from hive_core.cli.core.watch import redraw
+from hive_core.errors import NotFound
 from hive_core.varlink import Message
 
 # hive logs
@@ -159,7 +160,22 @@ def test_dead_letters_of_destroyed_agents_are_listed_behind_yours(mail: Hive) ->
     rows = json.loads(mail("inbox", "--dead", "-o", "json").out)
     assert [row.get("archived") for row in rows] == [None, "u1"]
     assert "destroyed" not in mail("inbox", "bob", "--dead").out
-    assert "dead       destroyed" in mail("inbox", "show", "g1").out
+    shown = mail("inbox", "show", "g1").out
+    assert "dead       destroyed" in shown
+    assert "to         ann (destroyed)" in shown
+
+
+def test_who_finds_no_dead_letters_is_told_where_others_are(hive: Hive) -> None:
+    hive.peer.answers["ListMessages"] = lambda _: {"messages": [], "next": None}
+    assert "`hive todo` names the agents that have some" in hive("inbox", "--dead").err
+
+    def no_agent(_: Message) -> Message:
+        raise NotFound("no such agent: ann")
+
+    hive.peer.answers["ListMessages"] = no_agent
+    refused = hive("inbox", "ann", "--dead")
+    assert refused.status == 4
+    assert "no such agent: ann; `hive inbox --dead` also lists" in refused.err
 
 
 def test_the_inbox_is_cleared_by_ids_or_entirely(mail: Hive) -> None:
@@ -178,11 +194,28 @@ def test_dead_letters_are_cleared_until_there_are_none(mail: Hive) -> None:
     assert mail("inbox", "clear", "--dead", "m1").status == 2
 
 
+@pytest.mark.parametrize(("name", "whose"), [("bob", "of bob"), ("", "of your inbox")])
+def test_only_the_dead_letters_that_were_counted_are_deleted(
+    mail: Hive, monkeypatch: pytest.MonkeyPatch, name: str, whose: str
+) -> None:
+    """A message that dies while the person thinks was in no number that was shown."""
+    owners = [("dead_letters", "bob", "7"), ("dead_letters", "operator", "8"), ("mail", "bob", "9")]
+    rows = [{"kind": kind, "id": id_, "as_of": as_of} for kind, id_, as_of in owners]
+    mail.peer.answers["Todo"] = lambda _: {"todo": rows, "more": 0}
+    mail.peer.answers["ClearDeadLetters"] = lambda _: {"cleared": 0}
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    asked = mail("inbox", "clear", "--dead", *(["--agent", name] if name else []))
+    assert f"Delete 1 dead letter {whose}?" in asked.err
+    (params,) = mail.peer.params_of("ClearDeadLetters")
+    assert params["as_of"] == ("7" if name else "8")
+
+
 def test_dead_letters_are_not_deleted_without_a_word(
     mail: Hive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script says --yes; a person is asked, and may say no."""
     mail.peer.answers["ClearDeadLetters"] = lambda _: {"cleared": 0}
+    mail.peer.answers["Todo"] = lambda _: {"todo": [], "more": 0}
     refused = mail("inbox", "clear", "--dead")
     assert (refused.status, "needs --yes" in refused.err) == (2, True)
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))

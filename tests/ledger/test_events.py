@@ -219,8 +219,10 @@ def test_a_reader_of_a_changed_event_is_told_its_number(folder: Path, text: str)
     ledger = Ledger.open(folder / "hive.db", primed=0)
 
     for read in (ledger.events.heads, ledger.events.page):
-        with pytest.raises(Damaged, match="cannot read event 2 of the audit log"):
+        with pytest.raises(Damaged, match="cannot read event 2 of the audit log") as error:
             read(0, 3)
+        # Without --more the command checks the first 200 events alone.
+        assert "`hive call --more CheckEvents`" in error.value.reason
         assert len(read(2, 3)) == 1
     ledger.close()
 

@@ -65,6 +65,13 @@ def test_an_alarm_about_an_agent_is_sent_by_the_routes_of_other_agents_too() -> 
     assert item.title(ROUTE) == "hive: alarm of bob"
 
 
+@pytest.mark.parametrize(("kind", "says"), [("failed", "has failed"), ("parked", "is parked")])
+def test_the_title_of_a_failure_is_a_sentence(kind: str, says: str) -> None:
+    (item,) = todo_items([{"kind": kind, "id": "bob", "agent": "bob", "text": "x", "since": 1.0}])
+    assert item.title(ROUTE) == f"hive: bob {says}"
+    assert item.title(ROUTE.model_copy(update={"text": "none"})) == "hive: failed"
+
+
 def test_ended_tasks_of_the_operator_and_budgets_are_told() -> None:
     task = {"seq": 4, "kind": "task", "target": "ann", "operation": "finish", "reason": "",
             "fields": {"task": "t1", "assigner": "operator", "state": "done"}}  # fmt: skip

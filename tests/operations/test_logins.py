@@ -7,7 +7,7 @@ from fixtures.logins import LoginClient, login_link, open_login, with_passkey
 from fixtures.world import World
 
 from hive_core.broker.scopes import OperationClass, class_of
-from hive_core.errors import LimitReached, NotAllowed
+from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.model.wire.record import OPERATOR, Event
 from hive_core.operations import load
 from hive_core.operations.accounts.new_login import IDLE_SECONDS, LOGIN_SECONDS
@@ -86,6 +86,15 @@ def test_no_secret_is_stored_or_recorded(world: World) -> None:
     for text in (secret, opened["credential"], token):
         assert str(text).encode() not in stored
         assert str(text).partition("_")[2].encode() not in stored
+
+
+def test_who_names_an_account_or_a_login_that_is_not_there_is_told_what_to_do(
+    world: World,
+) -> None:
+    with pytest.raises(NotFound, match="no account carol; `hive web account create carol`"):
+        world.call(OPERATOR, "create_login_link", account="carol")
+    with pytest.raises(NotFound, match="no login l9; `hive web session` lists"):
+        world.call(OPERATOR, "end_login", login="l9")
 
 
 def test_a_late_link_opens_nothing(world: World) -> None:

@@ -157,6 +157,7 @@ def test_each_kind_is_settled_where_it_is_listed(
     web.hived.do(MAKERS[kind])
     (item,) = [item for item in items_of(web) if item["kind"] == kind]
     row = row_of(browser, kind)
+    assert f"<bdi>{kind.replace('_', ' ')}</bdi>" in row
     if kind in ON_THE_HOST:
         program, name, *_ = re.findall(r"<code>([^<]+)</code>", row)[0].split()
         assert (program, name in COMMANDS) == ("hive", True)

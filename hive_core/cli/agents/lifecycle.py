@@ -11,8 +11,9 @@ from hive_core.cli.core.parameters import DurationType
 from hive_core.cli.core.session import Session, complete_agent
 
 _DOING: Final = {
-    "start": "starting", "stop": "stopping", "restart": "restarting", "kill": "killing",
-    "sleep": "putting to sleep", "resume": "waking", "update": "updating",
+    "start": "starting {}", "stop": "stopping {}", "restart": "restarting {}",
+    "kill": "killing {}", "sleep": "putting {} to sleep", "resume": "waking {}",
+    "update": "updating {}",
 }  # fmt: skip
 _HELP: Final = {
     "start": "Start NAME, also when it failed or is parked.",
@@ -54,7 +55,7 @@ def _lifecycle(operation: str) -> click.Command:
             agents = reply.get("agents")
             if isinstance(agents, list) and len(agents) > 1:
                 say(f"{operation}: {', '.join(map(str, agents))}")
-            session.finish(reply, f"{_DOING[operation]} {name}", wait=not no_wait)
+            session.finish(reply, _DOING[operation].format(name), wait=not no_wait)
 
     params: list[click.Parameter] = [
         click.Argument(["names"], nargs=-1, required=True, metavar="NAME...",

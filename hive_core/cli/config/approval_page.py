@@ -66,6 +66,8 @@ def _facts(reply: Message, row: Row) -> Iterator[str]:
         yield f"size       {size}"
     if models := reply.get("models"):
         yield f"models     {words(models)}"
+    if row.get("state") == "failed" and row.get("agent"):
+        yield f"its log    hive logs {words(row.get('agent'))}"
 
 
 def _size(review: Row) -> str:

@@ -18,6 +18,7 @@ from hive_core.cli.core.parameters import CommitDigits
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session, complete_approval, entries
 from hive_core.errors import Conflict
+from hive_core.varlink import Message
 
 APPROVALS: Final = Listing(
     "id",
@@ -98,9 +99,19 @@ def approve(session: Session, id_: str, commit: str, *, yes: bool, no_wait: bool
     reply = session.change("approve", id=id_, commit=commit)
     about = words(reply.get("agent")) if reply.get("agent") else "the inputs"
     say(f"approved: {about}, commit {reply.get('commit')}, effect {reply.get('effect')}")
-    session.finish(reply, f"deploying {about}, and watching its health", wait=not no_wait)
+    await_deploy(session, reply, f"deploying {about}, and watching its health", wait=not no_wait)
     if not no_wait:
         say(f"deployed: {about}")
+
+
+def await_deploy(session: Session, reply: Message, doing: str, *, wait: bool) -> None:
+    """Wait for a deploy; a failure names the command that shows what the agent wrote."""
+    try:
+        session.finish(reply, doing, wait=wait)
+    except Conflict as error:
+        agent = words(reply.get("agent")) if reply.get("agent") else ""
+        hint = f"; `hive logs {agent}` shows what it wrote" if agent else ""
+        raise Conflict(error.reason + hint) from error
 
 
 def _confirm(session: Session, id_: str) -> None:

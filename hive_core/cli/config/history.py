@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.config.approvals import await_deploy
 from hive_core.cli.core.options import no_wait_option
 from hive_core.cli.core.output import Column, Listing, moment, output_option, say, words
 from hive_core.cli.core.session import Session, complete_agent
@@ -48,6 +49,11 @@ def rollback(session: Session, name: str, to: str | None, *, no_wait: bool) -> N
     """
     reply = session.change("rollback", agent=name, to=to)
     say(f"{name} goes back to generation {reply.get('generation')}, commit {reply.get('commit')}")
-    session.finish(reply, f"rolling {name} back, and watching its health", wait=not no_wait)
+    await_deploy(
+        session,
+        {**reply, "agent": name},
+        f"rolling {name} back, and watching its health",
+        wait=not no_wait,
+    )
     if not no_wait:
         say(f"deployed: {name}")

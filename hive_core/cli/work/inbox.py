@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -23,7 +24,7 @@ from hive_core.cli.core.output import (
     stamp,
     words,
 )
-from hive_core.cli.core.session import Session, complete_agent, complete_message
+from hive_core.cli.core.session import Session, complete_agent, complete_message, entries
 from hive_core.errors import NotFound
 
 _FIRST: Final = (
@@ -33,14 +34,16 @@ _FIRST: Final = (
 INBOX: Final = Listing("id", (*_FIRST, Column("body")), "no messages")
 DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body")), "no dead letters")
 _ALL_DEAD: Final = Listing(
-    "id", (*_FIRST, Column("to"), Column("dead_why", "why"), Column("body")), "no dead letters"
-)
+    "id", (*_FIRST, Column("to"), Column("dead_why", "why"), Column("body")),
+    "no dead letters of yours or of destroyed agents; `hive todo` names the agents that have some",
+)  # fmt: skip
 _AT_ONCE: Final = 100
+_OPERATOR: Final = "operator"
 _LIVE_OR_DEAD: Final[tuple[dict[str, bool], ...]] = ({}, {"dead": True})
 _ANYWHERE: Final = (*_LIVE_OR_DEAD, {"dead": True, "archived": True})
 
 dead_option: Final = click.option(
-    "--dead", is_flag=True, help="Use dead letters: messages that could not be delivered."
+    "--dead", is_flag=True, help="Dead letters: messages that could not be delivered."
 )
 
 
@@ -70,12 +73,28 @@ def list_messages(
             raise click.UsageError("only messages in the operator's own inbox can be removed")
         _take_out(session, ids)
         return
-    rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
-    listing = DEAD if dead else INBOX
-    if dead and name is None:
-        others = session.rows("list_messages", "messages", dead=True, archived=True)
-        rows, listing = chain(rows, others), _ALL_DEAD
+    rows, listing = _dead(session, name) if dead else (_letters(session, name), INBOX)
     listing.show(map(_table_row, rows) if style == "table" else rows, style)
+
+
+def _letters(session: Session, name: str | None, **kind: bool) -> Iterator[Row]:
+    return session.rows("list_messages", "messages", agent=name, **kind)
+
+
+def _dead(session: Session, name: str | None) -> tuple[Iterator[Row], Listing]:
+    """Dead letters: of one agent, or of the operator and all destroyed agents."""
+    if name is None:
+        others = _letters(session, None, dead=True, archived=True)
+        return chain(_letters(session, None, dead=True), others), _ALL_DEAD
+    return _dead_letters_of(session, name), DEAD
+
+
+def _dead_letters_of(session: Session, name: str) -> Iterator[Row]:
+    try:
+        yield from _letters(session, name, dead=True)
+    except NotFound as error:
+        hint = "`hive inbox --dead` also lists the dead letters of destroyed agents"
+        raise NotFound(f"{error.reason}; {hint}") from error
 
 
 @inbox.command("show")
@@ -106,34 +125,50 @@ def clear(
     """Remove messages from the operator's inbox: those with these IDs, or all.
 
     With --dead the command deletes all dead letters of an agent, or of the operator. The daemon
-    told their senders when the messages became dead letters.
+    told their senders when the messages became dead letters. Messages that come while the command
+    asks for confirmation stay.
     """
     if name is not None and not dead:
         raise click.UsageError("--agent needs --dead: of agents only dead letters can be deleted")
     if dead:
         if ids:
             raise click.UsageError("dead letters are deleted all at once; omit the IDs")
-        _confirm_dead(name, yes=yes)
-        say(f"dead letters deleted: {_clear_dead(session, name)}")
+        as_of = None if yes else _confirm_dead(session, name)
+        say(f"dead letters deleted: {_clear_dead(session, name, as_of)}")
     elif ids:
         _take_out(session, ids)
     else:
         _clear_all(session, yes=yes)
 
 
-def _confirm_dead(name: str | None, *, yes: bool) -> None:
-    """Ask, since nothing brings a dead letter back."""
-    if yes:
-        return
+def _confirm_dead(session: Session, name: str | None) -> str | None:
+    """Ask, since nothing brings a dead letter back; return up to which one they are deleted."""
     if not sys.stdin.isatty():
         raise click.UsageError("standard input is not a terminal: clear --dead needs --yes")
+    # Read before the count: what becomes a dead letter between them is counted, and stays.
+    as_of = _newest_death(session, name or _OPERATOR)
+    count = sum(1 for _ in _letters(session, name, dead=True))
     whose = f"of {name}" if name else "of your inbox"
-    click.confirm(f"Delete all dead letters {whose}?", abort=True, err=True)
+    click.confirm(f"Delete {_counted(count, 'dead letter')} {whose}?", abort=True, err=True)
+    return as_of
 
 
-def _clear_dead(session: Session, name: str | None) -> int:
+def _newest_death(session: Session, owner: str) -> str | None:
+    """What `todo` says of the owner's dead letters; it lists those of the last days alone."""
+    for row in entries(session.ask("todo"), "todo"):
+        if row.get("kind") == "dead_letters" and row.get("id") == owner:
+            return str(row.get("as_of") or "") or None
+    return None
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _clear_dead(session: Session, name: str | None, as_of: str | None) -> int:
     total = 0
-    while cleared := session.change("clear_dead_letters", agent=name).get("cleared"):
+    change = partial(session.change, "clear_dead_letters", agent=name, as_of=as_of)
+    while cleared := change().get("cleared"):
         total += cleared if isinstance(cleared, int) else 0
     return total
 
@@ -145,7 +180,8 @@ def _clear_all(session: Session, *, yes: bool) -> None:
         say("no messages")
         return
     if not yes:
-        click.confirm(f"Remove {len(ids)} messages from your inbox?", abort=True, err=True)
+        question = f"Remove {_counted(len(ids), 'message')} from your inbox?"
+        click.confirm(question, abort=True, err=True)
     for start in range(0, len(ids), _AT_ONCE):
         session.ask("ack", ids=ids[start : start + _AT_ONCE])
     say(f"taken out: {len(ids)}")
@@ -158,8 +194,8 @@ def _take_out(session: Session, ids: Iterable[str]) -> None:
     if count := len(wanted) - len(unknown):
         say(f"taken out: {count}")
     if unknown:
-        place = "in your inbox or taken out of a queue"
-        raise NotFound(f"no such message {place}: {', '.join(unknown)}; `hive inbox` lists yours")
+        place = "your inbox and what you took out of queues have no such message"
+        raise NotFound(f"cannot remove {', '.join(unknown)}: {place}; `hive inbox` lists yours")
 
 
 def _find(session: Session, id_: str, name: str | None) -> Row:
@@ -174,7 +210,7 @@ def _find(session: Session, id_: str, name: str | None) -> Row:
 def _page(row: Row) -> Iterator[str]:
     yield f"message    {words(row.get('id'))}"
     yield f"from       {words(row.get('from'))} ({words(_with_source(row).get('relation'))})"
-    yield f"to         {words(row.get('to'))}"
+    yield f"to         {words(_with_fate(row).get('to'))}"
     yield f"sent       {stamp(row.get('sent_at'))}"
     for label, field in (("kind", "kind"), ("thread", "thread"), ("reply to", "reply_to"),
                          ("priority", "priority"), ("dead", "dead_why")):  # fmt: skip
@@ -188,8 +224,7 @@ def _table_row(row: Row) -> Row:
     """Without the line for programs above a text of the daemon; an agent's text is shown whole."""
     head, _, text = str(row.get("body") or "").partition("\n")
     is_headed = row.get("relation") == "daemon" and head.startswith("{") and bool(text)
-    if row.get("archived"):
-        row = {**row, "to": f"{words(row.get('to'))} (destroyed)"}
+    row = _with_fate(row)
     return {**_with_source(row), "body": text} if is_headed else _with_source(row)
 
 
@@ -200,3 +235,9 @@ def _with_source(row: Row) -> Row:
     """
     source = row.get("source")
     return {**row, "relation": f"{row.get('relation')} ({source})"} if source else row
+
+
+def _with_fate(row: Row) -> Row:
+    """`crusty (destroyed)` as the recipient of a dead letter of a destroyed agent."""
+    gone = bool(row.get("archived"))
+    return {**row, "to": f"{words(row.get('to'))} (destroyed)"} if gone else row

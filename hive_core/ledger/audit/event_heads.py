@@ -35,7 +35,7 @@ def head_of(seq: int, body: str) -> EventHead:
 
     In JSON, a quote inside a text is escaped. So each pattern here matches only at its own place:
     the caller precedes the fields, and only texts follow the kind, the operation first.
-    Damaged: the text is none of an event.
+    Damaged: the text is not that of an event.
     """
     try:
         at = body.rfind(_KIND) + len(_KIND)

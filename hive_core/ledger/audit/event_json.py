@@ -62,7 +62,7 @@ def link(before: bytes, body: str) -> bytes:
 
 
 def parse_event(seq: int, digest: bytes, body: str) -> Event:
-    """The event with this number. Damaged: the text is none of an event."""
+    """The event with this number. Damaged: the text is not that of an event."""
     try:
         return _read_event(seq, digest, json.loads(body))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
@@ -84,8 +84,8 @@ def _read_event(seq: int, digest: bytes, values: dict[str, Any]) -> Event:
 def damaged_event(seq: int) -> Damaged:
     """The error of a reader who meets a text that somebody has changed in the ledger."""
     return Damaged(
-        f"cannot read event {seq} of the audit log: its text is none of an event;"
-        " `hive call CheckEvents` checks the log"
+        f"cannot read event {seq} of the audit log: it was changed in the ledger;"
+        " `hive call --more CheckEvents` checks the whole log"
     )
 
 

@@ -110,7 +110,7 @@ class Removed(Result):
 def existing_account(call: Call, name: str) -> Account:
     account = call.ledger.accounts.get(name)
     if account is None:
-        raise NotFound(f"no account {name}")
+        raise NotFound(f"no account {name}; `hive web account create {name}` creates it")
     return account
 
 

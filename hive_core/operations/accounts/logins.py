@@ -190,7 +190,7 @@ def end_login(call: Call, params: EndLoginParams) -> Record[LoginRow]:
     """End a login or a token at once, with its connections."""
     login = call.ledger.logins.get(params.login)
     if login is None:
-        raise NotFound(f"no login {params.login}")
+        raise NotFound(f"no login {params.login}; `hive web session` lists the logins")
     row = login_row(call, login)
     end_one_login(call, login)
     return Record(row, fields={"account": login.account, "login": login.id})

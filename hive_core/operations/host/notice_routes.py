@@ -25,6 +25,8 @@ from hive_core.policy.rules import OPERATOR
 _MARK: Final = "route_report"
 _MOST: Final = 32  # routes of one hive
 _REASON_MOST: Final = 300
+# systemd gives hive-notify its secrets at its start alone.
+_REMEDY: Final = "mend that, then `systemctl restart hive-notify`"
 
 RouteName = Annotated[str, Field(pattern=r"^[ -~]{1,64}$")]
 Reason = Annotated[str, Field(max_length=2000)]
@@ -68,7 +70,7 @@ def route_alarms(ledger: Ledger, settings: Settings, daemon: float) -> Iterator[
     report = _stored_report(ledger)
     if settings.notify.routes or report.daemon == daemon:
         for name, reason in report.faults.items():
-            yield f"hive-notify sends nothing by route {name}, as it says: {reason}"
+            yield f"hive-notify says that it cannot send by route {name}: {reason}; {_REMEDY}"
 
 
 def _stored_report(ledger: Ledger) -> RouteReport:

@@ -21,13 +21,17 @@ _LAG: Final = 1.0  # seconds by which the times of files may be behind the clock
 
 @dataclass(frozen=True, slots=True)
 class ServiceWithLogin:
-    """A service with a login of its own. It runs where a key of its table of hive.toml is set."""
+    """A service with a login of its own. It runs where a key of its table of hive.toml is set.
+
+    `has_alarms`: the alarms that it has asked for stay until hived reads settings without that key.
+    """
 
     account: str
     scope: str
     token: Path
     table: str
     key: str
+    has_alarms: bool = False
 
     @property
     def unit(self) -> str:
@@ -40,7 +44,7 @@ class ServiceWithLogin:
 
 
 NOTIFY: Final = ServiceWithLogin(
-    "hive-notify", "notifier", Path(layout.NOTIFY, "login"), "notify", "routes"
+    "hive-notify", "notifier", Path(layout.NOTIFY, "login"), "notify", "routes", has_alarms=True
 )
 OTEL: Final = ServiceWithLogin("hive-otel", "viewer", Path(layout.OTEL, "login"), "otel", "url")
 
@@ -80,8 +84,8 @@ def install_login_service(
     """
     unit = service.unit
     if not service.is_wanted(settings(config)):
-        if machine.active(unit):
-            machine.run("systemctl", "disable", "--now", "--quiet", unit)
+        if machine.disable(unit) and service.has_alarms:
+            machine.run("systemctl", "reload", "hived.service")
         return
     _make_token(machine, session, service)
     machine.run("systemctl", "enable", "--quiet", unit)

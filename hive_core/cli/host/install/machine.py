@@ -181,6 +181,18 @@ class HostMachine:
                             f"--unit={unit}", f"_SYSTEMD_UNIT={unit}", check=False)  # fmt: skip
             raise Broken(f"{unit} does not start, its log ends with:\n{log}") from error
 
+    def disable(self, unit: str) -> bool:
+        """Stop a unit and start it at no boot; also one that systemd waits to start again.
+
+        Whether there was anything to do.
+        """
+        is_enabled = self.run("systemctl", "is-enabled", unit, check=False).strip() == "enabled"
+        if not is_enabled and not self.active_or_ending(unit):
+            return False
+        self.run("systemctl", "disable", "--now", "--quiet", unit)
+        self._tell(f"stopped {unit}")
+        return True
+
     def active(self, unit: str) -> bool:
         return self.run("systemctl", "is-active", unit, check=False).strip() == "active"
 
