@@ -149,7 +149,7 @@ def _confirm_dead(session: Session, name: str | None) -> str | None:
     as_of = _newest_death(session, name or _OPERATOR)
     count = sum(1 for _ in _letters(session, name, dead=True))
     whose = f"of {name}" if name else "of your inbox"
-    click.confirm(f"Delete {_counted(count, 'dead letter')} {whose}?", abort=True, err=True)
+    click.confirm(f"Delete {_write_count(count, 'dead letter')} {whose}?", abort=True, err=True)
     return as_of
 
 
@@ -161,7 +161,7 @@ def _newest_death(session: Session, owner: str) -> str | None:
     return None
 
 
-def _counted(count: int, noun: str) -> str:
+def _write_count(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
@@ -180,7 +180,7 @@ def _clear_all(session: Session, *, yes: bool) -> None:
         say("no messages")
         return
     if not yes:
-        question = f"Remove {_counted(len(ids), 'message')} from your inbox?"
+        question = f"Remove {_write_count(len(ids), 'message')} from your inbox?"
         click.confirm(question, abort=True, err=True)
     for start in range(0, len(ids), _AT_ONCE):
         session.ask("ack", ids=ids[start : start + _AT_ONCE])
