@@ -253,12 +253,13 @@ def test_json_output_joins_all_pages(hive: Hive) -> None:
     assert hive("approvals", "show", ID, "-o", "name").out == f"{ID}\n"
 
 
-@pytest.mark.parametrize("state", ["approved", "deployed", "denied", "void"])
+@pytest.mark.parametrize("state", ["approved", "deployed", "denied", "void", "failed"])
 def test_a_decided_approval_is_shown_without_decision_commands(hive: Hive, state: str) -> None:
     answering(hive, approval_page(state=state, decided_by="uid:0", decided=5.0))
     out = hive("approvals", "show", ID).out
     assert f"{state}, decided by uid:0" in out
-    assert "hive approvals approve" not in out
+    assert "hive approval approve" not in out
+    assert ("its log    hive logs alice\n" in out) is (state == "failed")
 
 
 def approving(hive: Hive, **job: object) -> None:
@@ -298,14 +299,8 @@ def test_a_deploy_that_fails_names_the_command_that_shows_what_the_agent_wrote(
 ) -> None:
     approving(hive, state="failed", error="Conflict: it has failed: ended with 78")
     hive.peer.answers["Rollback"] = hive.peer.answers["Approve"]
-    done = hive("approval", *command) if command else hive("rollback", "alice")
-    assert "ended with 78; `hive logs alice` shows what it wrote" in done.err
-
-
-def test_the_page_of_a_failed_deploy_names_the_log(hive: Hive) -> None:
-    for state, has_log in (("failed", True), ("deployed", False)):
-        answering(hive, approval_page(state=state, reason="ended with 78"))
-        assert ("its log    hive logs alice\n" in hive("approval", "show", ID).out) is has_log
+    said = (hive("approval", *command) if command else hive("rollback", "alice")).err
+    assert "ended with 78; `hive logs alice` shows what it wrote" in said
 
 
 def test_approve_without_wait_returns_once_recorded(hive: Hive) -> None:
