@@ -319,7 +319,7 @@ async def _send_error(send: Send, error: HiveError) -> None:
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
     if error.fields.get("rule") in _NO_TOKEN:
         status = 429 if isinstance(error, LimitReached) else 401
-    fault = {"error": type(error).__name__, "reason": str(error), **error.fields}
+    fault = {"error": type(error).__name__, **error.parameters, "reason": str(error)}
     await _send_json(send, status, fault)
 
 

@@ -301,8 +301,8 @@ def test_a_deploy_that_fails_names_the_command_that_shows_what_the_agent_wrote(
 ) -> None:
     approving(hive, state="failed", error="Conflict: it has failed: ended with 78")
     hive.peer.answers["Rollback"] = hive.peer.answers["Approve"]
-    done = hive("approval", *command) if command else hive("rollback", "alice")
-    assert "ended with 78; `hive logs alice` shows what it wrote" in done.err
+    said = (hive("approval", *command) if command else hive("rollback", "alice")).err
+    assert "ended with 78; `hive logs alice` shows what it wrote" in said
 
 
 def test_approve_without_wait_returns_once_recorded(hive: Hive) -> None:

@@ -70,6 +70,17 @@ def test_what_is_assigned_belongs_to_the_trace_of_the_request(
     run_api(harness, tmp_path, main)
 
 
+def test_an_error_about_a_parameter_names_it(harness: BrokerHarness, tmp_path: Path) -> None:
+    async def main(host: ApiHost) -> None:
+        answer = await host.call("get_agent", host.new_token("viewer"))
+        assert answer.value == {
+            "error": "InvalidParameter", "parameter": "agent",
+            "reason": "parameter 'agent' does not fit: it is missing",
+        }  # fmt: skip
+
+    run_api(harness, tmp_path, main)
+
+
 def test_errors_have_the_status_of_their_kind(harness: BrokerHarness, tmp_path: Path) -> None:
     async def main(host: ApiHost) -> None:
         token = host.new_token("operator")

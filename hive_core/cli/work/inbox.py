@@ -25,6 +25,7 @@ from hive_core.cli.core.output import (
     words,
 )
 from hive_core.cli.core.session import Session, complete_agent, complete_message, entries
+from hive_core.cli.core.units import quantity
 from hive_core.errors import NotFound
 
 _FIRST: Final = (
@@ -149,7 +150,7 @@ def _confirm_dead(session: Session, name: str | None) -> str | None:
     as_of = _newest_death(session, name or _OPERATOR)
     count = sum(1 for _ in _letters(session, name, dead=True))
     whose = f"of {name}" if name else "of your inbox"
-    click.confirm(f"Delete {_write_count(count, 'dead letter')} {whose}?", abort=True, err=True)
+    click.confirm(f"Delete {quantity(count, 'dead letter')} {whose}?", abort=True, err=True)
     return as_of
 
 
@@ -159,10 +160,6 @@ def _newest_death(session: Session, owner: str) -> str | None:
         if row.get("kind") == "dead_letters" and row.get("id") == owner:
             return str(row.get("as_of") or "") or None
     return None
-
-
-def _write_count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _clear_dead(session: Session, name: str | None, as_of: str | None) -> int:
@@ -180,7 +177,7 @@ def _clear_all(session: Session, *, yes: bool) -> None:
         say("no messages")
         return
     if not yes:
-        question = f"Remove {_write_count(len(ids), 'message')} from your inbox?"
+        question = f"Remove {quantity(len(ids), 'message')} from your inbox?"
         click.confirm(question, abort=True, err=True)
     for start in range(0, len(ids), _AT_ONCE):
         session.ask("ack", ids=ids[start : start + _AT_ONCE])
