@@ -337,7 +337,7 @@ class Daemon:
                 await self.reconciler.first_observation.wait()
 
     async def _converge(self) -> None:
-        with suppress(HiveError):  # the first pass reports what is wrong, and is tried again
+        with self.jobs.hold_back(), suppress(HiveError):  # the first pass reports what is wrong
             await self.bus.ready()
             await self.jobs.sweep()
         await self.reconciler.run()

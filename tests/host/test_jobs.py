@@ -18,7 +18,7 @@ from hive_core.host.systemd.job_exchange import exchange
 from hive_core.host.systemd.jobs import NspawnJobs
 from hive_core.model.names import job_unit
 from hive_core.plan import actions as a
-from hive_core.plan.agent_steps import job_id_for_key
+from hive_core.plan.agent_steps import job_id_for_key, new_job_id
 from hive_core.plan.results import Done, Result, StorageFacts
 from hive_core.testing.journal import MemoryJournal
 
@@ -127,6 +127,21 @@ def test_a_job_runs_ends_and_leaves_nothing(tmp_path: Path) -> None:
     assert host.asked.count("RunJob") == 1
     assert not host.mounted
     assert list(host.exits.iterdir()) == []
+
+
+def test_no_job_begins_before_those_of_an_earlier_daemon_have_ended(tmp_path: Path) -> None:
+    """Else it may get the range of one of them, and is refused."""
+
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+        with jobs.hold_back():
+            pushed = asyncio.create_task(jobs.run(REVIEW))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            await jobs.sweep()
+            assert host.asked.count("RunJob") == 0
+        assert await pushed == Done(changed=True)
+
+    assert on(tmp_path, test).asked.count("RunJob") == 1
 
 
 @pytest.mark.parametrize("action", ["Unmount", "RemoveSocketDirectory"])
@@ -267,7 +282,7 @@ def test_mounts_of_a_job_whose_unit_was_never_started_are_removed_at_the_start(
     tmp_path: Path, *, unreadable: bool
 ) -> None:
     """The daemon was killed while the root helper mounted: no unit and no record tells of it."""
-    agent, cut_off = str(uuid4()), job_id_for_key("an approval", a.JobKind.REVIEW)
+    agent, cut_off = str(uuid4()), new_job_id(a.JobKind.RECEIVE)
 
     async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         host.mounted |= {agent, cut_off}

@@ -12,8 +12,8 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -87,6 +87,8 @@ class NspawnJobs:
         self._journal = journal
         self._free = deque(JOB_BASES)
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._may_begin = asyncio.Event()
+        self._may_begin.set()
         self._changed: dict[str, asyncio.Event] = {}
         self._tidying: set[asyncio.Task[None]] = set()
 
@@ -95,6 +97,15 @@ class NspawnJobs:
         for name, event in self._changed.items():
             if unit in ("", name):
                 event.set()
+
+    @contextmanager
+    def hold_back(self) -> Iterator[None]:
+        """Begin no job meanwhile: those of an earlier daemon, until `sweep`, are in ranges."""
+        self._may_begin.clear()
+        try:
+            yield
+        finally:
+            self._may_begin.set()
 
     async def sweep(self) -> None:
         """End the jobs of an earlier daemon, and remove what they left."""
@@ -120,6 +131,7 @@ class NspawnJobs:
         return [name for name in facts.mounts if is_job_id(name)]
 
     async def run(self, action: RunJob) -> Result:
+        await self._may_begin.wait()
         async with self._turns:
             base = self._free.popleft()  # the root helper refuses a range that is still in use
             try:
