@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from hive_core.model.agents.agent import CLIS
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Machine
@@ -63,6 +63,11 @@ def is_job_id(text: str) -> bool:
 def job_id_for_key(key: str, kind: JobKind) -> str:
     """The id of a job that is done for an approval, or for anything else that has a key."""
     return str(uuid5(_KEYS, f"{kind} {key}"))
+
+
+def new_job_id(kind: JobKind) -> str:
+    """The id of a job that nothing asks for twice; `is_job_id` knows it all the same."""
+    return job_id_for_key(uuid4().hex, kind)
 
 
 @lru_cache(maxsize=1 << 14)

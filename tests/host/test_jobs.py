@@ -18,7 +18,7 @@ from hive_core.host.systemd.job_exchange import exchange
 from hive_core.host.systemd.jobs import NspawnJobs
 from hive_core.model.names import job_unit
 from hive_core.plan import actions as a
-from hive_core.plan.agent_steps import job_id_for_key
+from hive_core.plan.agent_steps import job_id_for_key, new_job_id
 from hive_core.plan.results import Done, Result, StorageFacts
 from hive_core.testing.journal import MemoryJournal
 
@@ -282,7 +282,7 @@ def test_mounts_of_a_job_whose_unit_was_never_started_are_removed_at_the_start(
     tmp_path: Path, *, unreadable: bool
 ) -> None:
     """The daemon was killed while the root helper mounted: no unit and no record tells of it."""
-    agent, cut_off = str(uuid4()), job_id_for_key("an approval", a.JobKind.REVIEW)
+    agent, cut_off = str(uuid4()), new_job_id(a.JobKind.RECEIVE)
 
     async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         host.mounted |= {agent, cut_off}

@@ -38,6 +38,7 @@ from hive_core.model.config.push import (
 from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
 from hive_core.model.config.settings import Settings
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
+from hive_core.plan.agent_steps import new_job_id
 from hive_core.plan.intake_limits import IntakeLimits
 from hive_core.ports import Jobs
 
@@ -224,7 +225,7 @@ class Pushes:
     async def _receive(self, push: Push, kind: str, data: bytes) -> ReceivedPack:
         """Have a job check the pack; raise InvalidArgument if the job refuses it."""
         caps = IntakeLimits(**self.settings.intake.model_dump())
-        job = str(uuid4())
+        job = new_job_id(JobKind.RECEIVE)
         with exchange(self.settings.paths.work, job) as box:
             await asyncio.to_thread(box.put, "pack", data)
             words = (push.new, kind, caps.word)

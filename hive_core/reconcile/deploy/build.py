@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from uuid import uuid4
 
 from hive_core.errors import Conflict
 from hive_core.host.config import nix as nixconf
@@ -23,6 +22,7 @@ from hive_core.model.config.build_result import SAID_MOST, NixJobResult
 from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.plan import flake
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
+from hive_core.plan.agent_steps import new_job_id
 from hive_core.ports import Jobs
 from hive_core.reconcile.deploy.context import AppliedRepoSource, BuiltSystem
 
@@ -64,7 +64,7 @@ class NixJobs:
         `words` is called with the folder for its output, a path that is the same for the host and
         the job.
         """
-        job = str(uuid4())
+        job = new_job_id(kind)
         async with self._turn:
             with exchange(self.settings.paths.work, job) as box:
                 for name, data in files.items():

@@ -10,7 +10,6 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from hive_core.errors import Conflict
 from hive_core.host.git.applied_repositories import ReviewFiles
@@ -32,6 +31,7 @@ from hive_core.model.config.review import (
 from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.plan import nar
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
+from hive_core.plan.agent_steps import new_job_id
 from hive_core.plan.effect import ConfiguredAgent, effect, grant
 from hive_core.plan.intake_limits import IntakeLimits
 from hive_core.ports import Jobs
@@ -81,7 +81,7 @@ class JobIntake:
         if source is None:
             raise Conflict("the agent that has the commit was destroyed")
         kind, repo = (JobKind.FETCH, ".") if own else (JobKind.FETCH_CLONE, f"configs/{name}")
-        job = str(uuid4())
+        job = new_job_id(kind)
         words = (approval.binding.commit, repo, self._caps.word)
         with exchange(self._work, job) as box:
             await self.jobs.run(RunJob(
@@ -94,7 +94,7 @@ class JobIntake:
     async def _review(
         self, approval: Approval, spec: AgentSpec, pack: bytes, base: bytes
     ) -> ReviewFiles:
-        job, caps = str(uuid4()), self._caps
+        job, caps = new_job_id(JobKind.REVIEW), self._caps
         words = (approval.binding.commit, spec.config or NO_BASE, caps.word)
         with exchange(self._work, job) as box:
             await asyncio.to_thread(box.put, "pack", pack)
