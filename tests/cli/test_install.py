@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
-from hive_core.cli.host.install import images, layout
+from hive_core.cli.host.install import images, layout, steps
 from hive_core.cli.host.install.machine import HostMachine
 from hive_core.cli.host.setup import root_agent
 from hive_core.errors import InvalidArgument, NotAllowed
@@ -46,6 +48,32 @@ def test_units_name_the_installation_and_leave_no_placeholder() -> None:
         assert not re.search(r"@[A-Z]+@", file.text), file.path
         assert file.path.parent in (layout.SYSTEM, layout.TMPFILES)
     assert any("/opt/x/" in file.text for file in files)
+
+
+def test_the_state_of_each_service_is_removed_with_its_user() -> None:
+    """A later user may get the uid, and a queue of notices has text of agents."""
+    texts = "\n".join(file.text for file in layout.unit_files(HERE))
+    states = re.findall(r"^StateDirectory=(\S+)$", texts, flags=re.MULTILINE)
+    machine = RemovingMachine()
+    steps.purge(machine)
+    assert {f"/var/lib/{state}" for state in states} <= machine.paths
+    assert len(states) == 3
+
+
+class RemovingMachine(HostMachine):
+    """Notes what would be removed."""
+
+    def __init__(self) -> None:
+        super().__init__(print)
+        self.paths: set[str] = set()
+
+    @override
+    def remove(self, paths: Iterable[Path]) -> None:
+        self.paths |= {str(path) for path in paths}
+
+    @override
+    def account_gone(self, user: str, groups: Sequence[str]) -> None:
+        """No account is removed."""
 
 
 def test_an_old_systemd_is_refused() -> None:

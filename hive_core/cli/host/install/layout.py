@@ -41,7 +41,8 @@ OTEL: Final = "/etc/hive/otel"  # the headers for the receiver, and the token of
 # What scripts/install puts beside hive: the embedded model, and what sessions import.
 SMALL: Final = "/usr/local/lib/hive-small"
 RUNTIME: Final = "/usr/local/lib/hive-runtime"
-MODEL_STATE: Final = "/var/lib/hive-model"  # made by its unit
+# Made by the units of services.
+SERVICE_STATES: Final = ("/var/lib/hive-model", "/var/lib/hive-notify", "/var/lib/hive-otel")
 META: Final = f"{HOME}/meta"
 UNITS: Final = (
     "hive-privd.service", "hived.service", "hive-model.socket", "hive-model.service",

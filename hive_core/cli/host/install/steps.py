@@ -161,7 +161,7 @@ def remove(machine: HostMachine) -> None:
 
 def purge(machine: HostMachine) -> None:
     """Remove the files of agents and operators, and the accounts."""
-    stores = (layout.HOME, layout.MODEL_STATE)
+    stores = (layout.HOME, *layout.SERVICE_STATES)
     files = (Path(layout.CONFIG).parent, Path(layout.PROFILES.path))
     machine.remove([*map(Path, stores), *files])
     for user in layout.USERS:
