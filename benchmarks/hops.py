@@ -27,8 +27,8 @@ SEND = "a durable send in a batch of 100"
 # One send each, in one batch.
 SENDERS = 100
 ROUNDS = 30
-# Three times the batches from one sum of the bytes of a sender in the ledger to the next.
-COUNTED_BATCHES = 99
+# From one sum of the bytes of a sender in the ledger to the next.
+COUNTED_BATCHES = 33
 # Half of the 1,393 that it took when objects were read, and paths built, at each step anew.
 MOVE_MOST = 696
 # Seconds between two batches, so that what happens once a second is a part of the figure.

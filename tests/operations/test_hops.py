@@ -7,6 +7,7 @@ from fixtures.machines import start_machines
 from fixtures.world import Reply, World, rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from long import times
 
 from hive_core.errors import NotAllowed
 from hive_core.operations.mail.hops import HOPS_MOST
@@ -188,8 +189,9 @@ def test_a_published_message_and_a_copy_carry_them(world: World) -> None:
     assert newest(world, "a1")["hops"] == 3
 
 
+@pytest.mark.sized
 @settings(
-    max_examples=40, deadline=None,
+    max_examples=times(12, 200), deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(st.lists(st.tuples(st.sampled_from(["in_turn_of", "reply_to", "tool", "nothing"]),

@@ -19,6 +19,7 @@ from fixtures.phases import (
 from fixtures.world import World, rows, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long import times
 
 
 @pytest.fixture(name="hive")
@@ -65,7 +66,8 @@ def test_the_last_end_of_a_run_moves_the_queen_once(how: str, count: int) -> Non
         check_end(hive, tasks)
 
 
-@settings(max_examples=15, deadline=None)
+@pytest.mark.sized
+@settings(max_examples=times(8, 100), deadline=None)
 @given(st.data())
 def test_a_run_ends_once_in_whatever_order_its_work_ends(data: st.DataObject) -> None:
     """Q7: tasks and a batch, each ended in some way, in any order."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.reconciler import TREE, ReconcilerHarness, hive, play
+from long import times
 
 from hive_core.errors import Conflict, HiveError, Internal, StorageFull, Unreachable
 from hive_core.model.agents.machine import DesiredState, Observed, State
@@ -299,8 +300,9 @@ def test_a_refused_start_does_not_stop_others(tmp_path: Path) -> None:
     asyncio.run(begin(tmp_path))
 
 
-@pytest.mark.parametrize("count", [1000])
-def test_a_thousand_agents_are_adopted_and_settle(tmp_path: Path, count: int) -> None:
+@pytest.mark.sized
+@pytest.mark.parametrize("count", [times(300, 1000)])
+def test_hundreds_of_agents_are_adopted_and_settle(tmp_path: Path, count: int) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         harness.restart()
         await harness.settle()

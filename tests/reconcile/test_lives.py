@@ -9,9 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from fixtures.reconciler import ReconcilerHarness, hive
+from fixtures.reconciler import ReconcilerHarness, hive, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long import times
 
 from hive_core.errors import StorageFull
 from hive_core.model.agents.exits import ExitRecord
@@ -25,18 +26,8 @@ ROLES: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-def harness(folder: Path) -> ReconcilerHarness:
-    return ReconcilerHarness(folder, hive(TREE, **ROLES))
-
-
 def story(folder: Path, tell: Callable[[ReconcilerHarness], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        made = harness(folder)
-        await made.settle()
-        await tell(made)
-        await made.close()
-
-    asyncio.run(run())
+    play(folder, tell, hive(TREE, **ROLES))
 
 
 def ends(harness: ReconcilerHarness, name: str) -> list[ExitRecord]:
@@ -243,7 +234,8 @@ ACTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.sized
+@settings(max_examples=times(15, 200), deadline=None)
 @given(st.lists(st.tuples(ACTS, NAMES, st.booleans()), max_size=12))
 def test_every_machine_that_ran_ended_once(acts: list[tuple[str, str, bool]]) -> None:
     """For any order of events, with or without a daemon that observes them."""
