@@ -15,6 +15,7 @@ import pytest
 from e2e.shared_hosts import shared_name, shared_place
 from hypothesis import HealthCheck, settings
 from typing_extensions import override
+from web.shared_browser import shared_browser
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -110,11 +111,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class SharedHostScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """One process takes a file, or all files that share a host."""
+    """One process takes a file, or all files that share a host or a browser."""
 
     @override
     def _split_scope(self, nodeid: str) -> str:
-        return shared_name(nodeid) or super()._split_scope(nodeid)
+        return shared_name(nodeid) or shared_browser(nodeid) or super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

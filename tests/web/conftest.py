@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.chromium import Browser, add_authenticator, chromium
+from fixtures.chromium import Browser, add_authenticator, new_tab
 from fixtures.dashboard import (
     FakeBrowser,
     RunningDashboard,
@@ -15,15 +15,18 @@ from fixtures.dashboard import (
     origin_of,
     running_dashboard,
 )
+from fixtures.hostile_text import HOSTILE
 from fixtures.login_server import login_server
 from fixtures.script_coverage import CLOCK, ScriptCoverage
 from long import times
+from web.shared_browser import SharedBrowser, shared_browser
 
 from hive_core.model.config.settings import Settings
 from hive_core.model.config.web import WebSettings
 from hive_core.web import static_files
 
 EDGES = ("root/lead", "lead/w-9", "lead/w-10", "root/carl:worker")
+_SHARED = SharedBrowser()
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +41,35 @@ def web() -> Iterator[RunningDashboard]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def chromium_of_process() -> Iterator[SharedBrowser]:
+    yield _SHARED
+    _SHARED.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
+    """End Chromium behind the last test that uses it."""
+    yield
+    if nextitem is not None and not shared_browser(nextitem.nodeid):
+        _SHARED.close()
+
+
 @pytest.fixture(scope="module")
-def chrome(web: RunningDashboard) -> Iterator[Browser]:
-    """A Chromium that has logged in by the link, with a virtual authenticator, and many rows."""
-    for number in range(times(60, 1000)):
-        web.hived.call("operator", "spawn", name=f"row-{number}", parent="carl", role="worker")
-    with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
-        add_authenticator(made)
-        made.open(f"{web.origin}/login#{web.hived.link()}")
-        made.until_path("/passkey")
+def blank_tab(chromium_of_process: SharedBrowser) -> Iterator[Browser]:
+    with new_tab(chromium_of_process.start()) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def chrome(web: RunningDashboard, blank_tab: Browser) -> Browser:
+    """A tab that has logged in by the link, with a virtual authenticator, and many rows."""
+    for number in range(times(len(HOSTILE), 1000)):
+        web.hived.call("operator", "spawn", name=f"row-{number}", parent="carl", role="worker")
+    add_authenticator(blank_tab)
+    blank_tab.open(f"{web.origin}/login#{web.hived.link()}")
+    blank_tab.until_path("/passkey")
+    return blank_tab
 
 
 @pytest.fixture(scope="module")

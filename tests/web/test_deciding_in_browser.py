@@ -6,12 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from fixtures.approvals import ONE, ask, judge, line
-from fixtures.chromium import Browser, add_authenticator, chromium
+from fixtures.chromium import Browser, add_authenticator
 from fixtures.dashboard import RunningDashboard
 from fixtures.tasks import give
 from fixtures.world import World, rows
@@ -20,16 +18,15 @@ from typing_extensions import override
 
 
 @pytest.fixture(scope="module")
-def chrome(web: RunningDashboard) -> Iterator[Browser]:
-    """A browser with a passkey, which logged in by a link pasted into an open login page."""
-    with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
-        add_authenticator(made)
-        made.open(f"{web.origin}/login")
-        made.open(f"{web.origin}/login#{web.hived.link()}")
-        made.until_path("/passkey")
-        made.find("#passkey-make button").click()
-        made.until_path("/")
-        yield made
+def chrome(web: RunningDashboard, blank_tab: Browser) -> Browser:
+    """A tab with a passkey, which logged in by a link pasted into an open login page."""
+    add_authenticator(blank_tab)
+    blank_tab.open(f"{web.origin}/login")
+    blank_tab.open(f"{web.origin}/login#{web.hived.link()}")
+    blank_tab.until_path("/passkey")
+    blank_tab.find("#passkey-make button").click()
+    blank_tab.until_path("/")
+    return blank_tab
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import pytest
-from fixtures.chromium import FOREIGN, Browser, chromium
+from fixtures.chromium import FOREIGN, Browser
 from fixtures.dashboard import Answer, ServedDashboard, free_socket, served_dashboard
 from fixtures.fake_broker import FakeBroker, fake_broker
 from fixtures.hostile_answers import Fixed, HostileAnswers
@@ -330,10 +330,9 @@ def test_a_page_and_a_frame_are_made_of_the_same_whatever_its_words_are(
 
 
 @pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
-        made.run_first(REPORTS)
-        yield made
+def chrome(blank_tab: Browser) -> Browser:
+    blank_tab.run_first(REPORTS)
+    return blank_tab
 
 
 @pytest.mark.sized

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.chromium import Browser, chromium
+from fixtures.chromium import Browser
 from fixtures.dashboard import RunningDashboard
 
 WIDE, PHONE = 1280, 412
@@ -30,11 +28,10 @@ return [...document.querySelectorAll("td, th")].flatMap((cell) => {
 
 
 @pytest.fixture(scope="module")
-def chrome(web: RunningDashboard) -> Iterator[Browser]:
-    with TemporaryDirectory() as folder, chromium(Path(folder)) as made:
-        made.open(f"{web.origin}/login#{web.hived.link()}")
-        made.until_path("/passkey")
-        yield made
+def chrome(web: RunningDashboard, blank_tab: Browser) -> Browser:
+    blank_tab.open(f"{web.origin}/login#{web.hived.link()}")
+    blank_tab.until_path("/passkey")
+    return blank_tab
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.chromium import Browser, chromium
+from fixtures.chromium import Browser
 from fixtures.dashboard import free_socket, origin_of
 from fixtures.login_server import LoginServer, login_server
 from fixtures.world import rows
@@ -69,19 +69,21 @@ def web() -> Iterator[WebProcess]:
 
 
 @contextmanager
-def open_page(web: WebProcess, path: str) -> Iterator[Browser]:
-    """A browser that has logged in and shows a page."""
-    with TemporaryDirectory() as folder, chromium(Path(folder)) as chrome:
-        chrome.open(f"{origin_of(web.listening)}/login#{web.hived.link()}")
-        chrome.until("location.pathname !== '/login' && document.readyState === 'complete'")
-        chrome.open(origin_of(web.listening) + path)
-        yield chrome
+def opened_page(blank_tab: Browser, web: WebProcess, path: str) -> Iterator[Browser]:
+    """The tab logs in and shows a page, until that asks for nothing more."""
+    blank_tab.open(f"{origin_of(web.listening)}/login#{web.hived.link()}")
+    blank_tab.until("location.pathname !== '/login' && document.readyState === 'complete'")
+    blank_tab.open(origin_of(web.listening) + path)
+    yield blank_tab
+    blank_tab.open("about:blank")
 
 
-def test_an_open_page_goes_on_after_both_daemons_were_restarted(web: WebProcess) -> None:
+def test_an_open_page_goes_on_after_both_daemons_were_restarted(
+    blank_tab: Browser, web: WebProcess
+) -> None:
     """Nothing is lost and nothing is there twice, and nobody logs in or loads a page again."""
     web.start()
-    with open_page(web, "/audit") as chrome:
+    with opened_page(blank_tab, web, "/audit") as chrome:
         for daemon in ("hived", "hive-web", "both"):
             before = chrome.run("return document.querySelector('#audit .item').id")
             if daemon != "hived":
@@ -106,10 +108,12 @@ def test_an_open_page_goes_on_after_both_daemons_were_restarted(web: WebProcess)
     assert web.stop() == 0
 
 
-def test_an_open_page_goes_on_after_its_stream_was_refused(web: WebProcess) -> None:
+def test_an_open_page_goes_on_after_its_stream_was_refused(
+    blank_tab: Browser, web: WebProcess
+) -> None:
     """hived is away when the page opens its stream again, so that it is answered with a fault."""
     web.start()
-    with open_page(web, "/audit") as chrome:
+    with opened_page(blank_tab, web, "/audit") as chrome:
         away = web.hived.path.rename(web.folder / "away")
         web.hived.cut_connections()
         web.restart()
