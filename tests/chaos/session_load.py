@@ -156,9 +156,8 @@ class SessionLoad:
 
     def wait_for_lost_calls(self) -> None:
         """Wait until calls that were lost with hive-model are charged as estimated."""
-        assert self._watch(lambda: not self._held_tokens(), 2 * NOTED_WITHIN), (
-            "reservations stay open"
-        )
+        within = 2 * NOTED_WITHIN
+        assert self._watch(lambda: not self._held_tokens(), within, 0.2), "reservations stay open"
 
     def _held_tokens(self) -> int:
         """Tokens that the budgets hold for calls."""
@@ -187,7 +186,7 @@ class SessionLoad:
     def _settle(self, name: str) -> None:
         """A session that waits for a word gets one."""
         for _ in range(8):
-            if self._watch(lambda: self._is_done(name), 10.0):
+            if self._watch(lambda: self._is_done(name), 10.0, pause=0.2):  # each look is many calls
                 return
             self.write(name)
             self.ask("Start", agent=name)
@@ -311,11 +310,11 @@ class SessionLoad:
         )  # fmt: skip
         return host.run("systemctl", "kill", "--signal=KILL", *of, check=False).returncode == 0
 
-    def _watch(self, holds: Callable[[], bool], seconds: float) -> bool:
+    def _watch(self, holds: Callable[[], bool], seconds: float, pause: float = 0.01) -> bool:
         """Whether it holds within this time; looked at again and again."""
         ends = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > ends:
                 return False
-            threading.Event().wait(0.01)
+            threading.Event().wait(pause)
         return True
