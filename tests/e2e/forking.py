@@ -37,7 +37,8 @@ def main() -> None:
             words, text, seconds = json.loads(line)
             streams = [os.memfd_create(name, 0) for name in ("in", "out", "err")]
             if words[0] == "enter":
-                answer(inside.enter(int(words[1]), words[2], (ORDERS, ANSWERS)), streams)
+                leader, place, target = int(words[1]), words[2], words[3]
+                answer(inside.enter(leader, place, target, (ORDERS, ANSWERS)), streams)
                 continue
             os.pwrite(streams[0], text.encode(), 0)
             child = os.fork()

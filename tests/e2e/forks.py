@@ -34,9 +34,9 @@ class Forks:
             return None
         return self._process.run(["hive", *words], [words, text or "", seconds], seconds)
 
-    def enter(self, leader: int, socket: str) -> None:
+    def enter(self, leader: int, socket: str, target: str) -> None:
         """Leave a process in a container (inside.py)."""
-        if self._process.wait_for([["enter", str(leader), socket], "", 60]):
+        if self._process.wait_for([["enter", str(leader), socket, target], "", 60]):
             raise LabError(f"cannot enter the container of {leader}")
 
     def close(self) -> None:

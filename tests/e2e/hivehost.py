@@ -14,6 +14,7 @@ from typing import Any
 
 from e2e import wire
 from e2e.forks import Forks
+from e2e.inside import BROKER
 from e2e.labhost import Lab, check_status
 from long import at_most
 
@@ -179,11 +180,15 @@ class HiveHost:
             or not self._agent_connections[agent].connect_again()
         ):
             self.close_connections(agent)
-            socket = f"/run/voice-{secrets.token_hex(4)}.sock"
-            self._forks.enter(self.call("Locate", agent=agent)["leader"], socket)
-            self._agent_connections[agent] = AgentConnection(self.lab.path(socket))
+            self._agent_connections[agent] = AgentConnection(self.socket_inside(agent))
             assert self._agent_connections[agent].connect_again(), agent
         return self._agent_connections[agent]
+
+    def socket_inside(self, agent: str, socket: str = BROKER) -> Path:
+        """A socket of the host behind which is this one in the container, until that ends."""
+        place = f"/run/voice-{secrets.token_hex(4)}.sock"
+        self._forks.enter(self.call("Locate", agent=agent)["leader"], place, socket)
+        return self.lab.path(place)
 
     def close_connections(self, *agents: str) -> None:
         """End the connections of these agents (all when none is named)."""

@@ -1,4 +1,4 @@
-"""A process in the container of an agent: what comes to it goes on to the socket of the agent.
+"""A process in the container of an agent: what comes to it goes on to a socket of the agent.
 
 Each connection to it becomes one that it makes in there, so that the daemon is called by who it
 says, from where it says. Starting Python in the container would take a hundred times as long.
@@ -14,17 +14,18 @@ from collections.abc import Iterable
 from typing import Final
 
 BROKER: Final = "/run/hive/broker.sock"
+MODEL: Final = "/run/hive/model.sock"
 # cgroup, ipc, uts, user, pid, net, mount: https://man7.org/linux/man-pages/man2/setns.2.html
 _NAMESPACES: Final = (
     0x02000000 | 0x08000000 | 0x04000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
 )
 
 
-def enter(leader: int, place: str, closed: Iterable[int]) -> int:
+def enter(leader: int, place: str, target: str, closed: Iterable[int]) -> int:
     """Leave a process in the container of `leader` that listens on `place`; 0 if it can.
 
-    `place` is a path of the host. The first process of the container adopts the process that is
-    left, which ends with it.
+    `place` is a path of the host, `target` the socket in the container. The first process of the
+    container adopts the process that is left, which ends with it.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(place)
@@ -38,7 +39,7 @@ def enter(leader: int, place: str, closed: Iterable[int]) -> int:
                 _go_in(leader)
                 # Who enters a pid namespace is not in it; those whom it forks then are.
                 if not os.fork():
-                    _serve(listening)
+                    _serve(listening, target)
                 status = 0
             finally:
                 os._exit(status)
@@ -57,22 +58,22 @@ def _go_in(leader: int) -> None:
     os.chdir("/")
 
 
-def _serve(listening: socket.socket) -> None:
+def _serve(listening: socket.socket, target: str) -> None:
     while True:
         caller, _ = listening.accept()
-        threading.Thread(target=_join, args=(caller,), daemon=True).start()
+        threading.Thread(target=_join, args=(caller, target), daemon=True).start()
 
 
-def _join(caller: socket.socket) -> None:
+def _join(caller: socket.socket, target: str) -> None:
     """Until either side ends it; a socket without a listener ends it at once."""
-    with caller, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as broker:
+    with caller, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         try:
-            broker.connect(BROKER)
+            server.connect(target)
         except OSError:
             return
-        back = threading.Thread(target=_pump, args=(broker, caller), daemon=True)
+        back = threading.Thread(target=_pump, args=(server, caller), daemon=True)
         back.start()
-        _pump(caller, broker)
+        _pump(caller, server)
         back.join()
 
 

@@ -5,10 +5,13 @@ Rows K22, K23, Q39, Q41 and Q43.
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -18,7 +21,7 @@ import pytest
 from chaos.session_load import MODELS as LOAD_MODELS
 from chaos.session_load import POINTS, SETTINGS, VICTIMS, SessionLoad
 from chaos.session_oracle import outcomes, verdict
-from e2e import key_search
+from e2e import inside, key_search
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 
@@ -58,23 +61,6 @@ text = "well"
 tokens_in = 100
 tokens_out = 20
 """ % ("word " * 120)
-# A call in the container, printed with its status and whether its answer was whole.
-RAW = """
-import http.client, json, socket, sys
-connection = http.client.HTTPConnection("model", timeout=60)
-connection.sock = socket.socket(socket.AF_UNIX)
-connection.sock.connect("/run/hive/model.sock")
-connection.request(*sys.argv[1:3], sys.argv[3].encode() or None, json.loads(sys.argv[5]))
-response = connection.getresponse()
-data, whole = b"", True
-try:
-    while piece := response.read1(4096):
-        data += piece
-        open(f"/tmp/{sys.argv[4]}", "w").close()  # the answer has begun
-except (OSError, http.client.HTTPException):
-    whole = False
-print(json.dumps([response.status, dict(response.getheaders()), data.decode(), whole]))
-"""
 # A call on the socket of hive-model's accounts.
 CONTROL = """
 import socket
@@ -121,6 +107,9 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8099), Provider).serve_forever()
 """
 
 
+SOCKETS: dict[str, str] = {}  # where the sockets of agents in their containers are reached
+
+
 @dataclass(frozen=True)
 class ModelAnswer:
     status: int
@@ -159,22 +148,39 @@ def allocate(host: HiveHost, caller: str, agent: str, amount: int) -> Any:  # no
 
 
 def request(
-    host: HiveHost, agent: str, path: str, body: object = None, mark: str = "any"
-) -> ModelAnswer:
-    method, data = ("GET", "") if body is None else ("POST", json.dumps(body))
-    return call_raw(host, agent, method, path, data, mark, "{}")
-
-
-def call_raw(host: HiveHost, agent: str, *words: str) -> ModelAnswer:
-    return ModelAnswer(*json.loads(host.inside(agent, "/usr/bin/python3", "-Ic", RAW, *words)))
+    host: HiveHost, agent: str, call: tuple[str, object],
+    headers: Mapping[str, str] | None = None, begun: threading.Event | None = None,
+) -> ModelAnswer:  # fmt: skip
+    """A call at the socket in the container. `begun` is set once a part of the answer is there."""
+    uuid = host.uuid(agent)
+    if uuid not in SOCKETS:
+        SOCKETS[uuid] = str(host.socket_inside(agent, inside.MODEL))
+    connection = http.client.HTTPConnection("model", timeout=60)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    with closing(connection):
+        connection.sock.connect(SOCKETS[uuid])
+        path, body = call
+        method, data = ("GET", None) if body is None else ("POST", json.dumps(body))
+        connection.request(method, path, data, dict(headers or {}))
+        response = connection.getresponse()
+        parts, whole = list[bytes](), True
+        try:
+            while part := response.read1(4096):
+                parts.append(part)
+                if begun is not None:
+                    begun.set()
+        except (OSError, http.client.HTTPException):
+            whole = False
+    text = b"".join(parts).decode()
+    return ModelAnswer(response.status, dict(response.getheaders()), text, whole)
 
 
 def chat(
     host: HiveHost, agent: str, text: str, model: str = "actor", /, *,
     headers: Mapping[str, str] | None = None, **more: object,
 ) -> ModelAnswer:  # fmt: skip
-    data = json.dumps({"model": model, "messages": [{"role": "user", "content": text}], **more})
-    return call_raw(host, agent, "POST", CHAT, data, "any", json.dumps(headers or {}))
+    body = {"model": model, "messages": [{"role": "user", "content": text}], **more}
+    return request(host, agent, (CHAT, body), headers)
 
 
 def charged_tokens(host: HiveHost, agent: str) -> int:
@@ -200,7 +206,7 @@ def test_a_call_from_a_container_is_answered_and_charged_as_the_provider_counted
     assert model_events(host, "ann")[-1].items() >= {
         "alias": "actor", "wire": "chat", "tokens_in": 100, "tokens_out": 20, "source": "measured",
     }.items()  # fmt: skip
-    listed = request(host, "ann", "/v1/models").json["data"]
+    listed = request(host, "ann", ("/v1/models", None)).json["data"]
     assert [row["id"] for row in listed] == ["actor"]
 
 
@@ -209,7 +215,7 @@ def test_a_model_that_the_agent_may_not_call_is_refused(host: HiveHost) -> None:
     assert (refused.status, "paid" in refused.text) == (403, True)
     assert chat(host, "ann", "hello", "nonsense").status == 404
     assert chat(host, "bob", "hello", "paid").json["choices"][0]["message"]["content"] == "paid"
-    assert request(host, "ann", "/v1/files", {"x": 1}).status == 404
+    assert request(host, "ann", ("/v1/files", {"x": 1})).status == 404
 
 
 def test_at_the_end_of_its_budget_an_agent_is_told_whose_it_is_and_goes_on_with_more(
@@ -316,13 +322,12 @@ def stream_while(host: HiveHost, agent: str, daemon: str) -> ModelAnswer:
     answers: list[ModelAnswer] = []
     messages = [{"role": "user", "content": "slow"}]
     body = {"model": "actor", "stream": True, "messages": messages}
-    leader = host.call("Locate", agent=agent)["leader"]
+    begun = threading.Event()
     thread = threading.Thread(
-        target=lambda: answers.append(request(host, agent, CHAT, body, mark=daemon))
+        target=lambda: answers.append(request(host, agent, (CHAT, body), begun=begun))
     )
     thread.start()
-    mark = host.lab.path(f"/proc/{leader}/root/tmp/{daemon}")
-    host.until(mark.exists, "the answer did not begin")
+    assert begun.wait(60), "the answer did not begin"
     host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", daemon)
     thread.join(60)
     return answers[0]
@@ -353,7 +358,9 @@ def test_sessions_lose_and_repeat_nothing_when_anything_is_killed(host: HiveHost
     """Row Q41: at records of the log and at random moments, while tasks and mail come in."""
     seed = long.seed()
     random = Random(f"{seed} sessions")  # noqa: S311 - a schedule, no secret
-    load = SessionLoad(host, seed, workers=long.times(1, 3), daemons=long.times(1, 2))
+    load = SessionLoad(
+        host, seed, workers=long.times(1, 3), daemons=long.times(1, 2), steps=long.times(4, 6)
+    )
     load.start()
     points = [(victim, kind) for kind in POINTS for victim in VICTIMS]
     by_chance = [(random.choice(VICTIMS), "") for _ in range(60)]
