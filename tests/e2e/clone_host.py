@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.hivehost import HiveHost
-from e2e.shared_hosts import SharedHost
+from e2e.shared_hosts import Agents, SharedHost
 
 RULES = Path(__file__).parents[1] / "fixtures/clones.toml"
 SETTINGS = '[deploy]\nwindow = 1\n[egress]\nallow = ["*.example.org:443"]\n'
@@ -73,10 +73,18 @@ BROKER, MODEL = "/run/hive/broker.sock", "/run/hive/model.sock"
 GONE = ("FileNotFoundError", "ConnectionRefusedError")
 
 
-def prepare_clone_host(shared_host: SharedHost) -> HiveHost:
+# A worker with a session, which several files use one after the other.
+BOB: Agents = {
+    "bob": {
+        "parent": "root", "role": "worker", "runtime": "builtin", "add_capabilities": ["subagents"],
+    },
+}  # fmt: skip
+
+
+def prepare_clone_host(shared_host: SharedHost, agents: Agents | None = None) -> HiveHost:
     """The host with its models, which answer by the rules."""
     files = {"models.toml": MODELS, "rules.toml": RULES.read_text()}
-    return shared_host.prepare("clones", SETTINGS, files=files)
+    return shared_host.prepare("clones", SETTINGS, files=files, agents=agents)
 
 
 def attempt(host: HiveHost, agent: str, uid: int, *words: Words) -> list[Any]:

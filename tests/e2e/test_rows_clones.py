@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from e2e.clone_host import (
+    BOB,
     deploy,
     prepare_clone_host,
     propose,
@@ -31,9 +32,8 @@ done
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = prepare_clone_host(shared_host)
     need_environment("runtime")
-    return made
+    return prepare_clone_host(shared_host, agents=BOB)
 
 
 def subagent_events(host: HiveHost, agent: str) -> list[dict[str, Any]]:
@@ -45,8 +45,6 @@ def subagent_events(host: HiveHost, agent: str) -> list[dict[str, Any]]:
 
 def test_a_session_forks_a_clone_which_runs_as_its_own_user(host: HiveHost) -> None:
     """Z1, Z8, Z11: model, session, sockets, a process of another user, metering, the result."""
-    worker = {"parent": "root", "role": "worker", "runtime": "builtin"}
-    host.grow(bob={**worker, "add_capabilities": ["subagents"]})
     said = run_turn(host, "bob", "fork it")
     opened, closed = subagent_events(host, "bob")
     assert opened["sub_kind"] == "clone"
@@ -103,34 +101,32 @@ clone_disable_tools = ["bash", "hide:edit"]
 TWIN = '---\ntools: "."\n---\n'
 REVIEWER = "---\nname: reviewer\ntools: [bash]\n---\nYou are a REVIEWER.\n"
 # The records of the only sub-agent whose files are there.
-LOG = "cat /agents/fay/state/sub/*/.session/*/log; rm -r /agents/fay/state/sub/*"
+LOG = "cat /agents/bob/state/sub/*/.session/*/log; rm -r /agents/bob/state/sub/*"
 
 
-@pytest.fixture(name="fay", scope="module")
-def _fay(host: HiveHost) -> str:
-    """A worker with settings of its own, which keep the files of sub-agents."""
-    worker = {"parent": "root", "role": "worker", "runtime": "builtin"}
-    host.grow(fay={**worker, "add_capabilities": ["subagents"]})
-    deploy(host, "fay", {
+@pytest.fixture(scope="module")
+def settings(host: HiveHost) -> None:
+    """Give bob settings of its own, which keep the files of sub-agents."""
+    deploy(host, "bob", {
         "agent.toml": SETTINGS, "helpers/twin.md": TWIN, "helpers/reviewer.md": REVIEWER,
     })  # fmt: skip
-    return "fay"
 
 
 def kept_log(host: HiveHost) -> list[dict[str, Any]]:
-    """What a sub-agent of fay has written, beginning with what it was given."""
-    lines = host.inside("fay", "sh", "-c", LOG).splitlines()
+    """What a sub-agent of bob has written, beginning with what it was given."""
+    lines = host.inside("bob", "sh", "-c", LOG).splitlines()
     return [json.loads(line.split(" ", 2)[2]) for line in lines]
 
 
-def test_the_settings_of_clones_hold_for_a_clone(host: HiveHost, fay: str) -> None:
+@pytest.mark.usefixtures("settings")
+def test_the_settings_of_clones_hold_for_a_clone(host: HiveHost) -> None:
     """Z1, Z5, Z6, Z7, Z9, Z17: a follow-up, a prefix, and tools that it may not use."""
-    assert run_turn(host, fay, "fork your twin") == "my twin says: tool disabled: edit"
-    (opened, _) = subagent_events(host, fay)
+    assert run_turn(host, "bob", "fork your twin") == "my twin says: tool disabled: edit"
+    (*_, opened, _) = subagent_events(host, "bob")
     assert (opened["sub_kind"], opened["clone_depth"]) == ("clone", 1)
     assert not {"bash", "edit"} & set(opened["tools"])  # the daemon refuses them too
     log = kept_log(host)
-    (system,) = [row["text"] for row in records(host, fay) if row["t"] == "system"]
+    (*_, system) = [row["text"] for row in records(host, "bob") if row["t"] == "system"]
     order = next(row for row in log if row["t"] == "fork")
     assert order["system"] == f"{system}\nFOLLOW <up>"
     shown = {row["name"] for row in order["tools"]}
@@ -140,21 +136,22 @@ def test_the_settings_of_clones_hold_for_a_clone(host: HiveHost, fay: str) -> No
     answers = [row["content"] for row in after if row["t"] == "result"]
     assert any("tool disabled: bash" in text for text in answers), answers
     assert "system" not in [row["t"] for row in after]
-    work = "find /agents/fay/state -name made"
-    assert host.inside(fay, "sh", "-c", work) == ""
+    work = "find /agents/bob/state -name made"
+    assert host.inside("bob", "sh", "-c", work) == ""
 
 
+@pytest.mark.usefixtures("settings")
 def test_a_named_sub_agent_has_a_prompt_of_its_own_and_is_killed_whole_at_its_time_limit(
-    host: HiveHost, fay: str
+    host: HiveHost,
 ) -> None:
     """Z10, Z11: no setting of clones is for it, and what it started ends with it."""
-    before = len(subagent_events(host, fay))
-    assert run_turn(host, fay, "ask the reviewer") == "did not end in 4 s and was killed"
-    opened, closed = subagent_events(host, fay)[before:]
+    before = len(subagent_events(host, "bob"))
+    assert run_turn(host, "bob", "ask the reviewer") == "did not end in 4 s and was killed"
+    opened, closed = subagent_events(host, "bob")[before:]
     assert (opened["depth"], opened.get("clone_depth", 0)) == (1, 0)
     assert opened["tools"] == ["bash"]
     assert closed["status"] == "timeout"
-    assert host.inside(fay, "pgrep", "-f", "sleep 4711", check=False) == ""
+    assert host.inside("bob", "pgrep", "-f", "sleep 4711", check=False) == ""
     log = kept_log(host)
     (system,) = [row["text"] for row in log if row["t"] == "system"]
     assert "You are a REVIEWER." in system
@@ -162,8 +159,9 @@ def test_a_named_sub_agent_has_a_prompt_of_its_own_and_is_killed_whole_at_its_ti
     assert not [word for word in ("FOLLOW", "PREFIX", "ask the reviewer") if word in written]
 
 
-def test_a_setting_that_does_not_exist_is_refused_with_its_name(host: HiveHost, fay: str) -> None:
+@pytest.mark.usefixtures("settings")
+def test_a_setting_that_does_not_exist_is_refused_with_its_name(host: HiveHost) -> None:
     """Z9: before anybody is asked to approve it."""
-    id_, _ = propose(host, fay, {"agent.toml": f"{SETTINGS}max_dept = 1\n"})
+    id_, _ = propose(host, "bob", {"agent.toml": f"{SETTINGS}max_dept = 1\n"})
     wait_for_approval(host, id_, "refused")
     assert "max_dept" in host.call("GetApproval", id=id_)["approval"]["reason"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from e2e.clone_host import (
+    BOB,
     BROKER,
     CHAT,
     GONE,
@@ -29,11 +30,9 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = prepare_clone_host(shared_host)
-    worker: dict[str, object] = {
-        "role": "worker", "parent": "root", "add_capabilities": ["subagents"],
-    }  # fmt: skip
-    made.grow(ann=worker, sam={**worker, "runtime": "builtin"})
+    need_environment("runtime")
+    made = prepare_clone_host(shared_host, agents=BOB)
+    made.grow(ann={"role": "worker", "parent": "root", "add_capabilities": ["subagents"]})
     return made
 
 
@@ -158,19 +157,18 @@ print(len(attacks), *sorted(pids))
 
 def test_it_reaches_neither_files_nor_processes_of_its_agent(host: HiveHost) -> None:
     """H25, Z14: with a session that runs, and another sub-agent beside it."""
-    need_environment("runtime")
-    host.inside("sam", "sh", "-c", "echo mine >/agents/sam/state/work/notes")
-    assert run_turn(host, "sam", "hello") == "well"
-    one, two = open_sub(host, "sam"), open_sub(host, "sam")
-    words = (str(one["uid"]), one["id"], two["id"], "sam")
-    said = host.inside("sam", "/usr/bin/python3", "-Ic", ATTACKS, *words).splitlines()
+    host.inside("bob", "sh", "-c", "echo mine >/agents/bob/state/work/notes")
+    assert run_turn(host, "bob", "hello") == "well"
+    one, two = open_sub(host, "bob"), open_sub(host, "bob")
+    words = (str(one["uid"]), one["id"], two["id"], "bob")
+    said = host.inside("bob", "/usr/bin/python3", "-Ic", ATTACKS, *words).splitlines()
     assert said[:-1] == [], said
     count, *processes = said[-1].split()
     assert int(count) > 20
     assert {"hive-forkserver", "hive-runtime"} <= set(processes), processes
-    assert host.inside("sam", "cat", "/agents/sam/state/work/notes") == "mine\n"
-    assert run_turn(host, "sam", "hello again") == "well"
-    close_all(host, "sam")
+    assert host.inside("bob", "cat", "/agents/bob/state/work/notes") == "mine\n"
+    assert run_turn(host, "bob", "hello again") == "well"
+    close_all(host, "bob")
 
 
 def test_it_shares_the_budget_of_its_agent_and_cannot_exceed_it(host: HiveHost) -> None:
