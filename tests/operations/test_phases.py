@@ -114,7 +114,8 @@ def test_a_row_of_an_older_version_is_read_and_an_unknown_one_refused(hive: Worl
         assert phase(hive) == now
     write("incubating")
     assert hive.fault("queen", "send", to="root", body="x") == "InvalidArgument"
-    with pytest.raises(InvalidArgument):
+    assert hive.fault("operator", "get_phase") == "InvalidArgument"
+    with pytest.raises(InvalidArgument, match="no phase 'incubating'"):
         hive.ledger.phases.get(uuid)
 
 
