@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from e2e.authority_tree import CHATTY
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 
@@ -13,7 +14,7 @@ _AGENTS: dict[str, dict[str, object]] = {
     "lead": {"parent": "root", "role": "lead"}, "rival": {"parent": "root", "role": "lead"},
     "island": {"parent": ""}, "ann": {"parent": "lead", "role": "lead"},
     "ben": {"parent": "lead", "role": "lead"},
-    "cid": {"parent": "ann", "role": "worker", "command": ["sleep", "7777"]},
+    "cid": {"parent": "ann", "role": "worker", "command": ["sh", "-c", CHATTY]},
 }  # fmt: skip
 
 

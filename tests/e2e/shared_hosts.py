@@ -27,14 +27,14 @@ FILES: Final = {
     ),
     "work": (
         "test_rows_settings", "test_rows_kill", "test_rows_machines", "test_rows_tasks",
-        "test_rows_interrupted", "test_rows_lives",
+        "test_rows_lives",
     ),
     "mail": (
-        "test_rows_keeping", "test_rows_mail", "test_rows_questions", "test_rows_budgets",
+        "test_rows_keeping", "test_rows_budgets", "test_rows_mail", "test_rows_questions",
         "test_rows_triggers",
     ),
     "config": ("test_config", "test_config_hostile", "test_reconcile_drift"),
-    "plans": ("test_rows_recovery", "test_rows_plans"),
+    "plans": ("test_rows_plans", "test_rows_recovery"),
     "starts": ("test_revocation", "test_attacks_starts"),
     "commands": (
         "test_cli_commands", "test_cli_inside", "test_container_attacks", "test_web",
@@ -55,11 +55,12 @@ FILES: Final = {
 # What files have set together: a daemon that is started again for other settings costs a second.
 GRACE: Final = 3  # seconds
 REAP: Final = 4
+ARCHIVED: Final = 3  # seconds until what a destroyed agent leaves is deleted
 SETTINGS: Final = {
     # Every refusal is recorded, however many of these tests a machine runs in one minute.
     "tree": '[limits]\nrefusals_kept = 100000\n[log]\njournal = "all"\n',
     "work": f"[tasks]\ngrace = {GRACE}\n[back_off]\nfirst = 0.2\n[life]\nreap = {REAP}\n",
-    "mail": """
+    "mail": f"""
 [limits]
 inbox_count = 1000
 [queues]
@@ -73,9 +74,14 @@ stop = 1
 webhooks = true
 [tasks]
 deadline = 600
+[retention]
+archive = {ARCHIVED}
 """,
+    "plans": "[daemons]\nqueen = true\n[talk]\nopen = 1000\nasked = 1000\n",
 }
 Agents = Mapping[str, dict[str, object]]
+# An agent of files that follow each other; a start of a container costs a third of a second.
+LEAD: Final[Agents] = {"lead": {"parent": "root", "role": "lead"}}
 _NAMES: Final = {file: name for name, files in FILES.items() for file in files}
 _PLACES: Final = {file: number for number, file in enumerate(_NAMES)}
 
@@ -115,14 +121,15 @@ class SharedHost:
     ) -> HiveHost:
         """The host of this name with the root agent, these agents, settings and files of /etc/hive.
 
-        The agents stay as they are where the test file before had the same. The settings are
-        those that its files have together, unless others are given. Files of the test file before
-        are gone.
+        An agent stays as it is, with an empty inbox, where the test file before had the same. The
+        settings are those that its files have together, unless others are given. Files of the test
+        file before are gone.
         """
         if settings is None:
             settings = SETTINGS.get(name, "")
         wanted = {**(files or {}), **({"hive.toml": settings} if settings else {})}
-        alike = agents if agents and agents == self._agents else {}
+        before = self._agents.items()
+        alike = {name: words for name, words in (agents or {}).items() if (name, words) in before}
         if self._host is None or self.name != name or not self._is_reset(self._host, wanted, alike):
             self.close()
             self._host = self._make(wanted)
@@ -165,9 +172,14 @@ class SharedHost:
         """Remove the agents of the file before; False where a failed test left what cannot go."""
         try:
             host.close_connections()
-            parents = {"root": None, **{name: words["parent"] for name, words in alike.items()}}
+            parents = {name: words["parent"] or None for name, words in alike.items()}
+            parents["root"] = None
             tree = host.tree()
-            host.prune({name: tree[name] for name in tree if parents.get(name, "-") == tree[name]})
+            staying = {name: tree[name] for name in tree if parents.get(name, "-") == tree[name]}
+            host.prune(staying)
+            for name in staying:
+                while host.mail(name):
+                    pass
             if wanted != self._written:
                 self._replace(host, wanted)
         except (AssertionError, OSError, LabError, subprocess.SubprocessError):

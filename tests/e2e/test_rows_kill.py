@@ -90,15 +90,12 @@ def host(shared_host: SharedHost) -> HiveHost:
 
 def test_requests_during_a_daemon_start_are_carried_out(host: HiveHost) -> None:
     """The sockets are kept, so orders wait in them; that of root is the first to open again."""
-    more = [f"more-{number}" for number in range(2)]
-    host.grow(**dict.fromkeys(more, "ben"))
     assert not host.follow("root", "Whoami", 1)[0].error  # each on a connection of its own
-    for method in ("Stop", "Start"):
-        host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
-        (reply,) = host.follow("root", method, 1, agent="cid", wait=20)
-        assert not reply.error, reply
-    for name in more:
-        host.call("Destroy", agent=name)
+    before = host.main_pid("cid")
+    host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
+    (reply,) = host.follow("root", "Restart", 1, agent="cid", wait=20)
+    assert not reply.error, reply
+    assert host.main_pid("cid") not in {0, before}
 
 
 @pytest.mark.sized

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.kills import tell_with_kills
-from e2e.shared_hosts import REAP, SharedHost
+from e2e.shared_hosts import LEAD, REAP, SharedHost
 
 pytestmark = pytest.mark.lab("slow")
 
@@ -23,8 +23,8 @@ echo "began at $n"; while :; do sleep 0.05; done
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("work")
-    made.grow(lead={"role": "lead"})
+    made = shared_host.prepare("work", agents=LEAD)
+    forget_ended_children(made)
     return made
 
 
@@ -33,6 +33,10 @@ def tidy(host: HiveHost) -> Iterator[None]:
     host.mail("lead")
     yield
     host.prune(TREE)
+    forget_ended_children(host)
+
+
+def forget_ended_children(host: HiveHost) -> None:
     while not host.ask("lead", "WaitChild", wait=0).error:
         pass
 
@@ -127,10 +131,11 @@ def test_wait_child_reports_the_exit_code(host: HiveHost) -> None:
     assert host.tree().keys() == {*TREE, *HOW}
 
 
-def test_waits_ends_and_sleep_outlive_kills_of_the_daemon(host: HiveHost) -> None:
-    """K7, K32: the second daemon is killed before it has counted what it found."""
+def test_waits_ends_sleep_and_mail_outlive_kills_of_the_daemon(host: HiveHost) -> None:
+    """K7, K13, K32: the second daemon is killed before it has counted what it found."""
     tell_with_kills(
-        host, _a_wait_is_asked_for_again(host), _a_sleeper_stays_asleep(host),
+        host, _a_wait_is_asked_for_again(host),
+        _sleepers_keep_their_mail_and_some_are_woken_by_it(host),
         _an_exit_between_two_daemons_is_counted_once(host),
     )  # fmt: skip
 
@@ -147,14 +152,21 @@ def _a_wait_is_asked_for_again(host: HiveHost) -> Iterator[None]:
     assert [letter["kind"] for letter in letters] == ["container_crash"]
 
 
-def _a_sleeper_stays_asleep(host: HiveHost) -> Iterator[None]:
-    host.grow(light=script("exec sleep 1000", wakes=True))
-    host.ask("lead", "Sleep", agent="light", grace=0, wait=20)
+def _sleepers_keep_their_mail_and_some_are_woken_by_it(host: HiveHost) -> Iterator[None]:
+    """K13: the container is stopped meanwhile; by the commands of the operator."""
+    host.grow(light=script("exec sleep 1000", wakes=True), deep=script("exec sleep 1000"))
+    host.hive("sleep", "light", "deep", "--grace", "1")
     yield
     yield
-    assert row(host, "light")["state"] == "sleeping"
-    host.ask("lead", "Send", to="light", body="work!")
+    assert {row(host, name)["state"] for name in ("light", "deep")} == {"sleeping"}
+    for name in ("light", "deep"):
+        host.ask("lead", "Send", to=name, body="work!")
     host.wait("running", "light")
+    assert [message["body"] for message in host.mail("light")] == ["work!"]
+    assert row(host, "deep")["state"] == "sleeping"
+    host.hive("resume", "deep")
+    assert [message["body"] for message in host.mail("deep")] == ["work!"]
+    host.close_connections("light", "deep")
 
 
 def _an_exit_between_two_daemons_is_counted_once(host: HiveHost) -> Iterator[None]:
@@ -246,21 +258,6 @@ def test_an_architect_sleeps_after_its_task_and_is_woken_for_a_revision(host: Hi
     assert mail["body"].startswith(f"with a door\n\nyour last task: {task}\nit was: draw a house")
     assert "success: drawn" in mail["body"]
     host.close_connections("plan")
-
-
-def test_mail_waits_for_sleeping_agents_and_wakes_those_configured_for_it(host: HiveHost) -> None:
-    """K13: the container is stopped meanwhile; by the commands of the operator."""
-    host.grow(light=script("exec sleep 1000", wakes=True), deep=script("exec sleep 1000"))
-    host.hive("sleep", "light", "deep", "--grace", "1")
-    assert {row(host, name)["state"] for name in ("light", "deep")} == {"sleeping"}
-    for name in ("light", "deep"):
-        host.ask("lead", "Send", to=name, body="work!")
-    host.wait("running", "light")
-    assert [message["body"] for message in host.mail("light")] == ["work!"]
-    assert row(host, "deep")["state"] == "sleeping"
-    host.hive("resume", "deep")
-    assert [message["body"] for message in host.mail("deep")] == ["work!"]
-    host.close_connections("light", "deep")
 
 
 def test_data_saved_during_a_stop_is_there_at_the_next_start(host: HiveHost) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.shared_hosts import SharedHost
+from e2e.shared_hosts import LEAD, SharedHost
 
 pytestmark = pytest.mark.lab
 
@@ -20,9 +20,9 @@ TREE: dict[str, str | None] = {
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("mail")
+    made = shared_host.prepare("mail", agents=LEAD)
     echo = ["hive-agent", "serve", "--", "sh", "-c", "read -r x; echo heard $x"]
-    made.grow(lead={"role": "lead"}, other={"role": "lead"}, echo={"command": echo})
+    made.grow(other={"role": "lead"}, echo={"command": echo})
     made.grow(ann={"parent": "lead"}, ben={"parent": "lead"},
               job={"parent": "lead", "role": "task"})  # fmt: skip
     return made

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
+from e2e.kills import tell_with_kills
 from e2e.shared_hosts import SharedHost
 from long import at_most, seed, times
 
@@ -26,7 +27,7 @@ MEMORY = "/agents/queen/state/built-in.json"
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("plans", "[daemons]\nqueen = true\n")
+    made = shared_host.prepare("plans")
     made.wait("running", "queen")
     made.grow(boss={"role": "lead"})
     made.grow(hand={"parent": "boss", "role": "worker"})
@@ -64,8 +65,15 @@ def heads(host: HiveHost, agent: str, kind: str) -> list[dict[str, Any]]:
     return result
 
 
-def test_no_step_runs_before_the_plan_is_approved_and_approval_is_once(host: HiveHost) -> None:
-    """T6, T7: submitted, prompted, locked, decided by id; all of it survives kill -9."""
+def test_plans_and_waits_outlive_kills_of_the_daemon(host: HiveHost) -> None:
+    """T4, T6, T7: no step runs before the plan is approved; waits end as they were asked to."""
+    tell_with_kills(
+        host, _no_step_runs_before_the_plan_is_approved(host), _waits_need_no_open_connection(host)
+    )
+
+
+def _no_step_runs_before_the_plan_is_approved(host: HiveHost) -> Iterator[None]:
+    """Submitted, prompted, locked, decided by id, once."""
     id_ = give(host, plan_required=True)
     tool = {"tool": "command", "argument": ["true"], "task": id_}
     steps = [{"title": "look"}, {"title": "mend"}]
@@ -74,7 +82,7 @@ def test_no_step_runs_before_the_plan_is_approved_and_approval_is_once(host: Hiv
     (asked,) = heads(host, "boss", "plan_submitted")
     assert (asked["task"], asked["plan"]) == (id_, first)
     host.ask("boss", "Send", to="hand", kind="plan_approved", body=f"approved: {first}")
-    host.kill()
+    yield
     assert host.ask("hand", "UseTool", **tool).error == "NotAllowed"
     done = {"task": id_, "status": "success", "summary": "x"}
     assert host.ask("hand", "FinishTask", **done).error == "Conflict"
@@ -83,10 +91,40 @@ def test_no_step_runs_before_the_plan_is_approved_and_approval_is_once(host: Hiv
     assert host.ask("boss", "ApprovePlan", task=id_, plan=first).error == "Conflict"
     assert host.ask("hand", "ApprovePlan", task=id_, plan=second).error == "NotAllowed"
     assert host.ask("boss", "ApprovePlan", task=id_, plan=second)["state"] == "approved"
-    host.kill()
+    yield
     assert host.ask("boss", "ApprovePlan", task=id_, plan=second).error == "Conflict"
     assert not host.ask("hand", "UseTool", **tool).error
     assert host.ask("hand", "UpdatePlanStep", plan=second, step=1, status="done")["plan"] == second
+
+
+def _waits_need_no_open_connection(host: HiveHost) -> Iterator[None]:
+    """Several at once; a word, an end and a deadline end them."""
+    host.grow(pal={"parent": "boss", "role": "worker"})
+    yield  # a plan that is submitted ends every wait of its assigner
+    id_ = str(host.ask("boss", "AssignTask", agent="pal", description="mend it")["task"])
+    for_task = host.ask("boss", "WaitFor", tasks=[id_])["wait_id"]
+    for_word = host.ask("boss", "WaitFor", agents=["pal"])["wait_id"]
+    for_time = host.ask("boss", "WaitFor", agents=["root"], deadline=2)["wait_id"]
+    rows = host.call("ListAgents", root="boss")["agents"]
+    assert next(row for row in rows if row["name"] == "boss")["activity"] == "blocked"
+    yield
+    host.ask("pal", "Send", to="boss", body="how?")
+    letters: list[dict[str, Any]] = []
+
+    def came(kind: str) -> list[dict[str, Any]]:
+        letters.extend(host.mail("boss"))
+        return [letter for letter in letters if letter["kind"] == kind]
+
+    host.until(lambda: came("message"), "no word comes")
+    (letter,) = came("message")
+    assert letter["wait_id"] == for_word
+    host.ask("boss", "Send", to="pal", body="so", reply_to=letter["id"])
+    host.ask("pal", "FinishTask", task=id_, status="success", summary="done")
+    host.until(lambda: len(came("wait_over")) == 2, "the waits do not end")
+    documents = (json.loads(message["body"].partition("\n")[0]) for message in came("wait_over"))
+    ended = {document["wait_id"]: document["reason"] for document in documents}
+    assert ended == {for_task: "tasks", for_time: "deadline"}
+    assert host.ask("boss", "ListWaits")["waits"] == []
 
 
 def test_the_operator_approves_on_the_command_line(host: HiveHost) -> None:
@@ -106,34 +144,6 @@ def test_the_plan_of_the_root_agent_needs_no_approval(host: HiveHost) -> None:
     reply = host.ask("root", "CreatePlan", steps=[{"title": "think"}])
     assert (reply["state"], reply["decides"]) == ("approved", "")
     assert host.ask("boss", "CreatePlan", steps=[{"title": "think"}]).error == "InvalidArgument"
-
-
-def test_waits_survive_the_daemon_without_an_open_connection(host: HiveHost) -> None:
-    """T4: several waits at once; a word, an end and a deadline end them; kill -9 between."""
-    id_ = give(host)
-    for_task = host.ask("boss", "WaitFor", tasks=[id_])["wait_id"]
-    for_word = host.ask("boss", "WaitFor", agents=["hand"])["wait_id"]
-    for_time = host.ask("boss", "WaitFor", agents=["root"], deadline=2)["wait_id"]
-    rows = host.call("ListAgents", root="boss")["agents"]
-    assert next(row for row in rows if row["name"] == "boss")["activity"] == "blocked"
-    host.kill()
-    host.ask("hand", "Send", to="boss", body="how?")
-    letters: list[dict[str, Any]] = []
-
-    def came(kind: str) -> list[dict[str, Any]]:
-        letters.extend(host.mail("boss"))
-        return [letter for letter in letters if letter["kind"] == kind]
-
-    host.until(lambda: came("message"), "no word comes")
-    (letter,) = came("message")
-    assert letter["wait_id"] == for_word
-    host.ask("boss", "Send", to="hand", body="so", reply_to=letter["id"])
-    host.ask("hand", "FinishTask", task=id_, status="success", summary="done")
-    host.until(lambda: len(came("wait_over")) == 2, "the waits do not end")
-    documents = (json.loads(message["body"].partition("\n")[0]) for message in came("wait_over"))
-    ended = {document["wait_id"]: document["reason"] for document in documents}
-    assert ended == {for_task: "tasks", for_time: "deadline"}
-    assert host.ask("boss", "ListWaits")["waits"] == []
 
 
 def test_a_script_waits_for_tasks_up_to_its_timeout(host: HiveHost) -> None:

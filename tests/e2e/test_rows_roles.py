@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from e2e.authority_tree import make_authority_host
 from e2e.hivehost import HiveHost
+from e2e.kills import tell_with_kills
 from e2e.shared_hosts import SharedHost
 
 pytestmark = pytest.mark.lab
@@ -33,9 +36,9 @@ You review what others wrote.
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("tree")
-    made.grow(lead={"role": "lead"}, ada={"role": "architect"}, rival={"role": "lead"})
-    made.grow(wim={"parent": "lead", "role": "worker"}, tim={"parent": "lead", "role": "task"})
+    """Of the tree of authority ann is a lead, cid a worker and tom a task; ada is an architect."""
+    made = make_authority_host(shared_host)
+    made.grow(ada={"role": "architect"})
     return made
 
 
@@ -55,10 +58,10 @@ def last(host: HiveHost, **wanted: object) -> dict[str, Any]:
 
 def test_a_worker_executes_and_a_manager_does_not(host: HiveHost) -> None:
     """T1: a manager's `command` gives NotAllowed and an event."""
-    assert tool(host, "wim", "command", "--", "echo", "done") == (0, "done\n", "")
-    assert last(host, operation="use_tool", caller="wim")["fields"]["argument"] == "echo done"
-    assert last(host, operation="end_tool", caller="wim")["fields"]["status"] == "ok"
-    for manager in ("lead", "root"):
+    assert tool(host, "cid", "command", "--", "echo", "done") == (0, "done\n", "")
+    assert last(host, operation="use_tool", caller="cid")["fields"]["argument"] == "echo done"
+    assert last(host, operation="end_tool", caller="cid")["fields"]["status"] == "ok"
+    for manager in ("ann", "root"):
         status, out, err = tool(host, manager, "command", "--", "echo", "done")
         assert (status, out) == (5, "")
         assert "cannot use bash: you plan and delegate" in err
@@ -70,37 +73,37 @@ def test_a_worker_executes_and_a_manager_does_not(host: HiveHost) -> None:
 def test_files_stay_below_the_workspace_and_programs_end_in_time(host: HiveHost) -> None:
     """K37: 50 KB, and the whole group is killed."""
     host.run(
-        "hive", "shell", "wim", "--", "sh", "-c",
+        "hive", "shell", "cid", "--", "sh", "-c",
         "printf 'one two' | hive-agent tool write_file docs/a.txt",
     )  # fmt: skip
-    assert tool(host, "wim", "edit", "docs/a.txt", "--old", "two", "--new", "three")[0] == 0
-    assert tool(host, "wim", "file_reader", "docs/a.txt")[1] == "one three"
+    assert tool(host, "cid", "edit", "docs/a.txt", "--old", "two", "--new", "three")[0] == 0
+    assert tool(host, "cid", "file_reader", "docs/a.txt")[1] == "one three"
     for path in ("../../etc/passwd", "/etc/passwd"):
-        assert tool(host, "wim", "read", path)[0] == 2
-    tool(host, "wim", "bash", "--", "sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x >big")
-    assert len(tool(host, "wim", "read", "big")[1]) == 50 * 1024
+        assert tool(host, "cid", "read", path)[0] == 2
+    tool(host, "cid", "bash", "--", "sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x >big")
+    assert len(tool(host, "cid", "read", "big")[1]) == 50 * 1024
     spawns = "sleep 4321 & setsid sleep 4321 & sleep 4321"
-    status, _, err = tool(host, "wim", "bash", "--timeout", "1", "--", "sh", "-c", spawns)
+    status, _, err = tool(host, "cid", "bash", "--timeout", "1", "--", "sh", "-c", spawns)
     assert status == 124, err
-    assert host.inside("wim", "pgrep", "-f", "sleep 4321", check=False) == ""
-    assert last(host, operation="end_tool", caller="wim")["fields"]["status"] == "timeout"
+    assert host.inside("cid", "pgrep", "-f", "sleep 4321", check=False) == ""
+    assert last(host, operation="end_tool", caller="cid")["fields"]["status"] == "timeout"
 
 
 def test_nothing_is_executed_before_the_plan_is_approved(host: HiveHost) -> None:
     """T7: the lock is the daemon's."""
-    task = host.ask("lead", "AssignTask", agent="wim", description="paint it", plan_required=True)[
+    task = host.ask("ann", "AssignTask", agent="cid", description="paint it", plan_required=True)[
         "task"
     ]
-    status, _, err = tool(host, "wim", "bash", "--", "true")
+    status, _, err = tool(host, "cid", "bash", "--", "true")
     assert (status, task in err) == (5, True)
-    plan = host.ask("wim", "CreatePlan", task=task, steps=[{"title": "one"}])
+    plan = host.ask("cid", "CreatePlan", task=task, steps=[{"title": "one"}])
     assert not plan.error, plan
-    assert tool(host, "wim", "bash", "--", "true")[0] == 5
-    host.ask("lead", "Send", to="wim", body="approved, go on")
-    assert tool(host, "wim", "bash", "--", "true")[0] == 5
-    assert not host.ask("lead", "ApprovePlan", task=task, plan=plan["plan"]).error
-    assert tool(host, "wim", "bash", "--task", task, "--", "true")[0] == 0
-    assert not host.ask("wim", "FinishTask", task=task, status="success", summary="red").error
+    assert tool(host, "cid", "bash", "--", "true")[0] == 5
+    host.ask("ann", "Send", to="cid", body="approved, go on")
+    assert tool(host, "cid", "bash", "--", "true")[0] == 5
+    assert not host.ask("ann", "ApprovePlan", task=task, plan=plan["plan"]).error
+    assert tool(host, "cid", "bash", "--task", task, "--", "true")[0] == 0
+    assert not host.ask("cid", "FinishTask", task=task, status="success", summary="red").error
 
 
 def test_a_role_bounds_what_an_agent_creates_does_and_reaches(host: HiveHost) -> None:
@@ -108,22 +111,22 @@ def test_a_role_bounds_what_an_agent_creates_does_and_reaches(host: HiveHost) ->
     spawn = {"name": "new", "role": "task"}
     for caller, method, parameters, error in (
         ("ada", "Spawn", spawn, "NotAllowed"),
-        ("tim", "Spawn", spawn, "NotAllowed"),
-        ("wim", "Spawn", {"name": "new", "role": "worker"}, "NotAllowed"),
-        ("wim", "Spawn", {**spawn, "tier": "strategic"}, "InvalidArgument"),
-        ("lead", "Spawn", {"name": "new", "tier": "strategic"}, "NotAllowed"),
-        ("lead", "Spawn", {"name": "new", "role": "kernel"}, "InvalidParameter"),
-        ("tim", "Send", {"to": "wim", "body": "x"}, "NotAllowed"),
-        ("tim", "Stop", {"agent": "wim"}, "NotAllowed"),
+        ("tom", "Spawn", spawn, "NotAllowed"),
+        ("cid", "Spawn", {"name": "new", "role": "worker"}, "NotAllowed"),
+        ("cid", "Spawn", {**spawn, "tier": "strategic"}, "InvalidArgument"),
+        ("ann", "Spawn", {"name": "new", "tier": "strategic"}, "NotAllowed"),
+        ("ann", "Spawn", {"name": "new", "role": "kernel"}, "InvalidParameter"),
+        ("tom", "Send", {"to": "cid", "body": "x"}, "NotAllowed"),
+        ("tom", "Stop", {"agent": "cid"}, "NotAllowed"),
     ):  # fmt: skip
         assert host.ask(caller, method, **parameters).error == error, (caller, method, parameters)
-    assert last(host, caller="tim", operation="stop")["allowed"] is False
+    assert last(host, caller="tom", operation="stop")["allowed"] is False
     host.hive("cap", "grant", "ada", "spawn")
     refused = host.ask("ada", "Spawn", **spawn)
     assert refused.reason == "cannot spawn under ada: your role may not create agents"
-    host.hive("cap", "revoke", "lead", "spawn")
-    assert host.ask("lead", "Spawn", name="new", role="task").error == "NotAllowed"
-    host.hive("cap", "grant", "lead", "spawn")
+    host.hive("cap", "revoke", "ann", "spawn")
+    assert host.ask("ann", "Spawn", name="new", role="task").error == "NotAllowed"
+    host.hive("cap", "grant", "ann", "spawn")
     shown = host.json("role", "list")
     assert {row["role"] for row in shown} == {
         "daemon", "agent", "architect", "lead", "worker", "task",
@@ -137,7 +140,7 @@ def test_an_agent_is_made_from_a_definition(host: HiveHost) -> None:
     )
     assert host.hive("definition", "lint") == ""
     host.hive("definition", "load")
-    host.hive("agent", "create", "rita", "--parent", "lead", "--definition", "reviewer")
+    host.hive("agent", "create", "rita", "--parent", "ann", "--definition", "reviewer")
     me = host.ask("rita", "Whoami").parameters
     assert (me["role"], me["title"], me["tier"]) == ("worker", "Reviewer", "tactical")
     (letter,) = host.mail("rita")
@@ -152,23 +155,16 @@ def test_an_agent_is_made_from_a_definition(host: HiveHost) -> None:
 
 def test_a_definition_bounds_every_task_of_its_agents(host: HiveHost) -> None:
     """Each task needs a plan, and has the turns of the definition."""
-    task = host.ask("lead", "AssignTask", agent="rita", description="review it")["task"]
+    task = host.ask("ann", "AssignTask", agent="rita", description="review it")["task"]
     assert host.call("GetTask", task=task)["task"]["plan_required"] is True
     use = {"tool": "bash", "argument": ["git", "status"], "task": task}
     assert host.ask("rita", "UseTool", **use).error == "NotAllowed"
     plan = host.ask("rita", "CreatePlan", task=task, steps=[{"title": "look"}])["plan"]
-    assert not host.ask("lead", "ApprovePlan", task=task, plan=plan).error
+    assert not host.ask("ann", "ApprovePlan", task=task, plan=plan).error
     assert not host.ask("rita", "UseTool", **use).error
     assert not host.ask("rita", "ReportUsage", task=task, iterations=2).error
     assert host.ask("rita", "UseTool", **use).error == "LimitReached"
     assert not host.ask("rita", "FinishTask", task=task, status="partial", summary="so far").error
-
-
-def crash(host: HiveHost) -> None:
-    """The daemon is killed and starts again; clients have lost their connections."""
-    host.close_connections()
-    host.run("systemctl", "kill", "-s", "KILL", "hived")
-    host.hive("status")
 
 
 def events_after(host: HiveHost, agent: str, after: int) -> list[dict[str, Any]]:
@@ -176,23 +172,28 @@ def events_after(host: HiveHost, agent: str, after: int) -> list[dict[str, Any]]
     return events
 
 
-def test_an_agent_follows_its_subtree_and_resumes_after_a_crash_of_the_daemon(
-    host: HiveHost,
-) -> None:
+def test_events_are_followed_and_on_disk_once_across_crashes_of_the_daemon(host: HiveHost) -> None:
+    """K29, Q39; attack 62."""
+    tell_with_kills(
+        host, _an_agent_follows_its_subtree_and_resumes(host), _the_files_have_every_event(host)
+    )
+
+
+def _an_agent_follows_its_subtree_and_resumes(host: HiveHost) -> Iterator[None]:
     """K29, Q39: resume from any number; events of other agents do not show."""
-    start = int(host.ask("lead", "Subscribe")["next"])
-    host.ask("wim", "NoteEvent", kind="step", text="one")
-    host.ask("rival", "NoteEvent", kind="step", text="not for lead")
-    crash(host)
-    host.ask("wim", "NoteEvent", kind="step", text="two")
-    result = [event for event in events_after(host, "lead", start) if event["kind"] == "own.step"]
+    start = int(host.ask("ann", "Subscribe")["next"])
+    host.ask("cid", "NoteEvent", kind="step", text="one")
+    host.ask("rival", "NoteEvent", kind="step", text="not for ann")
+    yield
+    host.ask("cid", "NoteEvent", kind="step", text="two")
+    result = [event for event in events_after(host, "ann", start) if event["kind"] == "own.step"]
     assert [event["fields"]["text"] for event in result] == ["one", "two"]
-    assert {event["caller"] for event in result} == {"wim"}
-    assert not [event for event in events_after(host, "tim", start) if event["kind"] == "own.step"]
-    assert host.ask("lead", "Subscribe", agents=["rival"]).error == "NotFound"
-    forged = host.ask("wim", "NoteEvent", kind="crash", fields={"caller": "daemon"})
+    assert {event["caller"] for event in result} == {"cid"}
+    assert not [event for event in events_after(host, "tom", start) if event["kind"] == "own.step"]
+    assert host.ask("ann", "Subscribe", agents=["rival"]).error == "NotFound"
+    forged = host.ask("cid", "NoteEvent", kind="crash", fields={"caller": "daemon"})
     assert forged["kind"] == "own.crash"
-    assert last(host, kind="own.crash")["caller"] == "wim"
+    assert last(host, kind="own.crash")["caller"] == "cid"
 
 
 def on_disk(host: HiveHost) -> list[int]:
@@ -200,12 +201,12 @@ def on_disk(host: HiveHost) -> list[int]:
     return sorted(json.loads(line)["seq"] for line in text.splitlines())
 
 
-def test_the_log_files_have_every_event_once_across_daemon_crashes(host: HiveHost) -> None:
+def _the_files_have_every_event(host: HiveHost) -> Iterator[None]:
     """K29: JSON lines on disk, nothing lost and nothing doubled; attack 62: and no notes."""
     for number in range(2):
-        host.ask("wim", "NoteEvent", kind="step", text=str(number))
-        assert host.ask("wim", "Stop", agent="lead").error
-        crash(host)
+        host.ask("cid", "NoteEvent", kind="note", text=str(number))
+        assert host.ask("cid", "Stop", agent="ann").error
+        yield
     events = [json.loads(line) for line in host.hive("events", "-o", "jsonl").splitlines()]
     chain = [event["seq"] for event in events if not event["kind"].startswith("own.")]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
@@ -223,10 +224,10 @@ def journal(host: HiveHost, *words: str) -> list[dict[str, Any]]:
 
 def test_the_journal_has_fields_to_search_by(host: HiveHost) -> None:
     """K29, K30: message ids, and the trace of a task; what agents note is not in there."""
-    task = host.ask("lead", "AssignTask", agent="wim", description="trace me")["task"]
-    host.ask("wim", "NoteEvent", kind="step", task=task)
-    host.ask("wim", "BeginTask", task=task)
-    assert not host.ask("wim", "FinishTask", task=task, status="success", summary="done").error
+    task = host.ask("ann", "AssignTask", agent="cid", description="trace me")["task"]
+    host.ask("cid", "NoteEvent", kind="step", task=task)
+    host.ask("cid", "BeginTask", task=task)
+    assert not host.ask("cid", "FinishTask", task=task, status="success", summary="done").error
     newest = last(host, kind="task")
     host.until(lambda: len(journal(host, f"HIVE_EVENT={newest['seq']}")) == 1, "it is there")
     result = journal(host, f"HIVE_TASK={task}")
@@ -237,18 +238,18 @@ def test_the_journal_has_fields_to_search_by(host: HiveHost) -> None:
     assert "own.step" not in by_kind
     (end,) = journal(host, f"HIVE_EVENT={newest['seq']}")
     assert (end["HIVE_AGENT"], end["HIVE_PARENT"], end["HIVE_OP"]) == (
-        "wim", "lead", newest["operation"],
+        "cid", "ann", newest["operation"],
     )  # fmt: skip
 
 
 def test_a_registered_secret_is_stored_nowhere_else(host: HiveHost) -> None:
     """K29: proved by search, over everything that hived keeps and the whole journal."""
-    host.hive("secret", "set", "wim", "token", text=SECRET)
+    host.hive("secret", "set", "cid", "token", text=SECRET)
     coded = b64encode(f"user:{SECRET}".encode()).decode()
     for text in (SECRET, coded):
-        host.ask("wim", "NoteEvent", kind="leak", text=f"it is {text}", fields={"x": text})
-        host.ask("wim", "UseTool", tool="bash", argument=["curl", "-u", text])
-        host.ask("wim", "Stop", agent=text[:60])
+        host.ask("cid", "NoteEvent", kind="leak", text=f"it is {text}", fields={"x": text})
+        host.ask("cid", "UseTool", tool="bash", argument=["curl", "-u", text])
+        host.ask("cid", "Stop", agent=text[:60])
     newest = host.events(last=1)[-1]["seq"]
     host.until(lambda: on_disk(host)[-1] >= newest, "the copy has caught up")
     for text in (SECRET, coded[8:-4]):
@@ -262,7 +263,7 @@ def test_a_registered_secret_is_stored_nowhere_else(host: HiveHost) -> None:
 
 
 def test_prometheus_can_scrape_the_metrics(host: HiveHost) -> None:
-    host.ask("lead", "Send", to="wim", body="x")
+    host.ask("ann", "Send", to="cid", body="x")
     text = host.hive("metrics")
     assert 'hive_agents{state="running"}' in text
     assert "hive_messages_total{" in text

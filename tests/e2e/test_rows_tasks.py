@@ -1,4 +1,4 @@
-"""Tasks in real containers: T2, T3, T5, T8, T9, T11-T13, K14-K16, K32, Q20, Q22-Q24, Q42.
+"""Tasks in real containers: T2, T3, T5, T8, T9, T11-T13, K10, K14-K16, K32, Q20, Q22-Q24, Q42.
 
 The workers are shell commands under `hive-agent serve`; the lead is asked through its own socket.
 """
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
-from e2e.shared_hosts import GRACE, SharedHost
+from e2e.kills import tell_with_kills
+from e2e.shared_hosts import GRACE, LEAD, SharedHost
 from long import at_most, figure, times
 
 pytestmark = pytest.mark.lab
@@ -25,8 +26,7 @@ DOES = ["hive-agent", "serve", "--parallel", "2", "--", "sh"]
 
 @pytest.fixture(scope="module")
 def host(shared_host: SharedHost) -> HiveHost:
-    made = shared_host.prepare("work")
-    made.grow(lead={"role": "lead"})
+    made = shared_host.prepare("work", agents=LEAD)
     worker: dict[str, object] = {"parent": "lead", "role": "worker", "command": DOES}
     made.grow(one=worker, two=worker, three=worker, held={"parent": "lead", "role": "worker"})
     return made
@@ -207,12 +207,22 @@ def test_a_crashed_worker_repeats_its_task_if_retries_are_set(host: HiveHost) ->
     assert (result["status"], result["summary"], result["attempts"]) == ("success", "ok", 2)
 
 
-def test_tasks_continue_across_a_daemon_restart(host: HiveHost) -> None:
-    """K32, T12: running, queued and waiting ones; each ends once, and unblocks who waited."""
+def test_tasks_quarantines_and_switched_off_sockets_after_a_kill_of_the_daemon(
+    host: HiveHost,
+) -> None:
+    """K10, K32, T12, T13; attack 44."""
+    tell_with_kills(
+        host, _tasks_continue(host), _a_task_outlives_its_machine(host),
+        _nothing_leaves_a_quarantine(host), _the_socket_of_webhooks_goes(host),
+    )  # fmt: skip
+
+
+def _tasks_continue(host: HiveHost) -> Iterator[None]:
+    """Running, queued and waiting ones; each ends once, and unblocks who waited."""
     until_told = "until test -e /agents/one/state/told; do sleep 0.1; done; echo long"
     long = give(host, "one", until_told)
     waits = give(host, "two", "echo then", needs=[long])
-    host.kill()
+    yield
     assert row(host, waits)["state"] == "waiting"
     host.inside("one", "touch", "/agents/one/state/told")
     first, then = results_of(host, long, waits)
@@ -222,6 +232,64 @@ def test_tasks_continue_across_a_daemon_restart(host: HiveHost) -> None:
         if event["kind"] == "task" and event["operation"] == "finish"
     ]  # fmt: skip
     assert (finishes.count(long), finishes.count(waits)) == (1, 1)
+
+
+# The first run waits to be killed; the second one ends.
+ONCE = "test -e /agents/{0}/state/once || {{ touch /agents/{0}/state/once; sleep 100; }}; echo ok"
+# After a restart it runs its begun tasks again, as a session goes on from its log.
+SESSION: dict[str, object] = {
+    "parent": "lead", "command": ["hive-agent", "serve", "--", "sh"], "runtime": "builtin",
+}  # fmt: skip
+
+
+def begin_once(host: HiveHost, agent: str) -> str:
+    """A task that its agent has begun, and whose first run goes on."""
+    task = give(host, agent, ONCE.format(agent), deadline=0)
+    host.until(lambda: "sleep 100" in host.inside(agent, "ps", "-eo", "args"), "not begun")
+    return task
+
+
+def _a_task_outlives_its_machine(host: HiveHost) -> Iterator[None]:
+    """K10, T13: the daemon starts its agent again: same attempt, one end."""
+    host.grow(again={**SESSION, "role": "daemon"})
+    task = begin_once(host, "again")
+    host.run("sh", "-c", f"kill -KILL {host.main_pid('again')}")
+    yield
+    reaches(host, task, "done")
+    result = row(host, task)["result"]
+    assert (result["status"], result["summary"], result["attempts"]) == ("success", "ok", 1)
+    history = [event["event"] for event in host.call("GetTask", task=task)["history"]]
+    assert history.count("interrupt") == 1
+    assert [history.count(end) for end in ("finish", "fail", "drop")] == [1, 0, 0]
+
+
+def _nothing_leaves_a_quarantine(host: HiveHost) -> Iterator[None]:
+    """Attack 44: from inside the container, until it is lifted.
+
+    T13: a task fails with an agent that stays down, as a worker does.
+    """
+    host.grow(stays={**SESSION, "role": "worker"})
+    host.hive("quarantine", "stays", "--reason", "it writes to everybody")
+    yield
+    words = ("hive-agent", "send", "lead", "copy this to everybody")
+    refused = host.inside("stays", "sh", "-c", f"{words[0]} send lead copy 2>&1; echo $?")
+    assert "stays is held by a quarantine of it" in refused
+    assert refused.split()[-1] == "5"
+    assert "stays is in quarantine" in host.hive("status")
+    host.hive("quarantine", "stays", "--lift")
+    host.inside("stays", *words)
+    assert any(letter["body"] == words[-1] for letter in host.mail("lead"))
+    task = begin_once(host, "stays")
+    host.run("sh", "-c", f"kill -KILL $(pgrep -P $(pgrep -P {host.main_pid('stays')}))")
+    assert results_of(host, task)[0]["status"] == "failed"
+
+
+def _the_socket_of_webhooks_goes(host: HiveHost) -> Iterator[None]:
+    """Where they are switched off."""
+    host.run("install", "-o", "hive", "-g", "hive", "/dev/null", "/run/hive/hooks.sock")
+    yield
+    test = ("test", "-e", "/run/hive/hooks.sock")
+    host.until(lambda: host.run(*test, check=False).returncode == 1, "the socket is still there")
 
 
 def test_a_waiting_task_never_destroys_a_running_one(host: HiveHost) -> None:

@@ -117,19 +117,6 @@ def test_a_manually_removed_store_is_attached_again(stored: HiveHost) -> None:
     stored.until(lambda: sees(stored, "holder", "/meta"), "/meta comes back")
 
 
-def test_a_daemon_restart_leaves_the_stores_attached(stored: HiveHost) -> None:
-    mounted = stored.run("findmnt", "-rno", "ID,TARGET").stdout
-    stored.run("systemctl", "restart", "hived")
-    stored.wait("running", "holder")
-    assert "ShowStore" not in " ".join(stored.call("Converge", dry_run=True)["steps"])
-    now = stored.run("findmnt", "-rno", "ID,TARGET").stdout
-    place = f"/run/hive/agents/{stored.uuid('holder')}/meta"
-    lines = [
-        [line for line in text.splitlines() if line.endswith(place)] for text in (mounted, now)
-    ]
-    assert lines[0] == lines[1] != []
-
-
 def test_an_agent_restart_attaches_the_stores_again(stored: HiveHost) -> None:
     stored.hive("restart", "holder")
     stored.wait("running", "holder")
@@ -214,8 +201,16 @@ def test_the_tools_of_files_work_in_the_container(prompted: HiveHost) -> None:
     assert "you plan and delegate" in refused.stderr
 
 
-def test_a_prompt_of_the_operator_counts_after_a_reload(prompted: HiveHost) -> None:
-    """Q8: one file, one segment. It counts until the next start of the daemon."""
+def test_a_prompt_of_the_operator_counts_after_a_reload(
+    prompted: HiveHost, stored: HiveHost
+) -> None:
+    """Q8: one file, one segment. It counts until the next start of the daemon.
+
+    A reload starts the daemon again; the stores stay attached.
+    """
+    stored.wait("running", "holder")
+    mounted = attached_stores(stored)
+    assert mounted
     prompted.run("mkdir", "-p", OWN_PROMPT.rpartition("/")[0])
     prompted.run("sh", "-c", f"echo 'You work for {{{{ parent }}}}.' >{OWN_PROMPT}")
     assert "to execute" in render(prompted, "hand")
@@ -227,5 +222,14 @@ def test_a_prompt_of_the_operator_counts_after_a_reload(prompted: HiveHost) -> N
         )
         assert "to execute" not in render(prompted, "hand")
         assert OWN_PROMPT.rpartition("/roles")[0] in prompted.run("hive", "prompt", "list").stdout
+        assert "ShowStore" not in " ".join(stored.call("Converge", dry_run=True)["steps"])
+        assert attached_stores(stored) == mounted
     finally:
         prompted.run("rm", "-r", "/etc/hive/prompts")
+
+
+def attached_stores(host: HiveHost) -> list[str]:
+    """The mount of the meta repository for the holder, with its number, which no other has."""
+    place = f"/run/hive/agents/{host.uuid('holder')}/meta"
+    lines = host.run("findmnt", "-rno", "ID,TARGET").stdout.splitlines()
+    return [line for line in lines if line.endswith(place)]
