@@ -198,10 +198,12 @@ class SharedHost:
         """Remove the agents of the file before; False where a failed test left what cannot go."""
         try:
             host.close_connections()
-            parents = {"root": None, **{name: words["parent"] for name, words in alike.items()}}
+            parents = {name: words["parent"] or None for name, words in alike.items()}
+            parents["root"] = None
             tree = host.tree()
-            host.prune({name: tree[name] for name in tree if parents.get(name, "-") == tree[name]})
-            for name in alike.keys() & tree.keys():
+            staying = {name: tree[name] for name in tree if parents.get(name, "-") == tree[name]}
+            host.prune(staying)
+            for name in staying:
                 while host.mail(name):
                     pass
             if wanted != self._written:
