@@ -89,8 +89,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A lab waits for most of its time and other tests compute, so each kind uses what the other one
     leaves. Of each kind those that take longest come first (`slow`, `lab("slow")`, files that
-    share a host), and the last tenth has no lab: a process that is alone at the end has only short
-    files.
+    share a host or a browser), and the last tenth has no lab: a process that is alone at the end
+    has only short files.
     """
     if not hasattr(config, "workerinput"):
         return
@@ -102,7 +102,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             not (shared_name(str(path)) or "slow" in markers[path].args), shared_place(str(path))
         ),
     )  # fmt: skip
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    slow = {
+        item.path
+        for item in items
+        if item.get_closest_marker("slow") or shared_browser(str(item.path))
+    }
     others = [path for path in files if path not in markers]
     others.sort(key=lambda path: path not in slow)
     places = {path: index / len(others) for index, path in enumerate(others)}
