@@ -61,6 +61,7 @@ BOUNDED = {
     "host/git/pack_exports.py:pack": "asyncio.wait with a time-out of its own",
     "host/git/pushes.py:_outcome": "asyncio.wait with a time-out of its own",
     "host/systemd/bus.py:run": "the end of the connection",
+    "host/systemd/jobs.py:run": "the sweep of the start, each call of which has a time-out",
     "host/storage/mountinfo.py:run": "mounts that change; nobody waits for it",
     "host/systemd/root_helper.py:_connect": "the deadline of apply",
     "host/systemd/root_helper.py:_exchange": "the deadline of apply",
