@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from e2e.clone_host import SETTINGS as CLONE_SETTINGS
-from e2e.clone_host import run_turn
 from e2e.hivehost import HiveHost
 from e2e.shared_hosts import SharedHost
 
@@ -311,11 +310,6 @@ def counter(host: HiveHost) -> str:
 
 def talk(host: HiveHost, agent: str) -> int:
     """The number in the answer to a letter."""
-    return int(run_turn(host, agent, "how many?").removeprefix("answer "))
-
-
-def chat(host: HiveHost, agent: str) -> int:
-    """The same by the command that people use."""
     return int(host.hive("chat", agent, text="how many?\n").removeprefix("answer "))
 
 
@@ -344,5 +338,5 @@ def test_a_conversation_is_shown_and_goes_on_from_an_earlier_turn(
     assert f"answer {last}" in host.hive("session", "show", counter, "--turn", str(latest))
     for turn, answer in ((earlier, last), (of_task, before)):
         host.hive("session", "rewind", counter, "--turn", str(turn))
-        assert chat(host, counter) == answer
+        assert talk(host, counter) == answer
     assert f"answer {last}" in host.hive("session", "show", counter)
