@@ -80,6 +80,8 @@ def test_after_a_reboot_all_wanted_agents_run_once_and_the_operator_is_answered(
     wanted = {"root", *(f"agent-{number:02}" for number in range(AGENTS))} - set(stopped)
     for name in stopped:
         host.call("Stop", agent=name, wait=20)
+    while host.mail("root"):
+        pass  # of the files before
     host.close_connections()
     booted = time.time()
     lab.reboot(power_cut=power_cut)
