@@ -35,8 +35,9 @@ pytestmark = pytest.mark.slow
 
 CONNECTIONS: Final = 60
 # Processor time of the longest step of a call. The worst were 300 ms before, on the slow machine on
-# which the longest takes 12 ms now. The hive of the default suite is half as full.
-STEP: Final = 0.06 if times(0, 1) else 0.05
+# which the longest takes 12 ms now. The hive of the default suite is half as full, and other tests
+# beside it make each step three to four times slower.
+STEP: Final = 0.06 if times(0, 1) else 0.1
 WHOAMI: Final = 0.05
 STATUS: Final = 0.5
 READS = sorted(reads())
