@@ -100,8 +100,8 @@ def store_actions(desired: Desired, place: Placement, machine: Machine) -> Itera
     An agent that loses a repository may hold it open, or have mounted it elsewhere, so it is
     restarted.
     """
-    base, replaced = desired.bases.get(place.uuid, 0), _is_replaced(desired, machine)
-    runs = machine.active == "active" and machine.verified and machine.executed and not replaced
+    base, outdated = desired.bases.get(place.uuid, 0), _awaits_fresh_start(desired, machine)
+    runs = machine.active == "active" and machine.verified and machine.executed and not outdated
     wanted = place.stores if runs else place.stores & machine.stores
     lost = machine.stores - place.stores
     if lost and runs:
@@ -119,10 +119,10 @@ def _takes_config(desired: Desired, machine: Machine) -> bool:
     """
     run = desired.runs.get(machine.uuid)
     wanted = run is not None and run.wanted is DesiredState.RUNNING
-    return wanted and not _is_replaced(desired, machine)
+    return wanted and not _awaits_fresh_start(desired, machine)
 
 
-def _is_replaced(desired: Desired, machine: Machine) -> bool:
+def _awaits_fresh_start(desired: Desired, machine: Machine) -> bool:
     """Whether the running unit is about to be replaced by a fresh start."""
     run = desired.runs.get(machine.uuid)
     stale = run is not None and run.wanted is DesiredState.RUNNING and run.nonce != machine.nonce

@@ -76,7 +76,7 @@ class TurnFollowers:
         """The agents whose turns are read."""
         return frozenset(self._tasks)
 
-    def is_wanted(self, name: str) -> bool:
+    def has_viewer(self, name: str) -> bool:
         """Whether somebody looks at the agent."""
         return name in self._wanted
 
@@ -104,7 +104,7 @@ class TurnFollowers:
 
     async def _follow(self, name: str) -> None:
         try:
-            while self.is_wanted(name):
+            while self.has_viewer(name):
                 try:
                     await self._read(name)
                 except HiveError as error:
@@ -120,7 +120,7 @@ class TurnFollowers:
         turns = self._turns[name] = {}
         parameters: Message = {"agent": name, "wait": WAIT_SECONDS}
         try:
-            while self.is_wanted(name):
+            while self.has_viewer(name):
                 page = await connection.call("watch_turn", parameters)
                 parameters["after"] = page["next"]
                 for values in take_parts(turns, page):

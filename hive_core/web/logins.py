@@ -106,7 +106,7 @@ class Logins:
     async def close(self, login: BrowserLogin) -> None:
         """End the login at hived too, so that its cookie is worthless.
 
-        Unreachable: it was not ended, and nobody is told that it was.
+        Unreachable: hived did not end the login, so the caller must not say that it did.
         """
         with suppress(NotAllowed):  # hived has ended it already
             await login.connection.call("close_login")

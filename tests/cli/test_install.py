@@ -31,6 +31,14 @@ def test_the_settings_file_names_every_setting_with_its_default() -> None:
         assert document[table] == defaults[table], table
 
 
+def test_the_dashboard_is_served_unless_the_settings_say_no(tmp_path: Path) -> None:
+    config = tmp_path / "hive.toml"
+    for line, is_served in (("", True), ("enable = true", True), ("enable = false", False)):
+        config.write_text(f"[web]\n{line}\n")
+        assert Settings.model_validate(tomllib.loads(config.read_text())).web.enable is is_served
+        assert steps.has_dashboard(config) is is_served
+
+
 def test_the_models_file_names_no_model_and_its_examples_are_valid() -> None:
     text = next(file.text for file in layout.config_files() if str(file.path) == layout.MODELS)
     assert parse_models(text) == parse_models("")

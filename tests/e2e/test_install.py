@@ -16,7 +16,7 @@ def test_installing_without_a_network_fails_in_one_line_and_changes_nothing(lab:
     *progress, last = done.stderr.splitlines()
     assert progress == [
         "install: installing hive into /usr/local/lib/hive",
-        "install: fetching Python packages (half a minute)",
+        "install: fetching the Python packages that changed (half a minute for all)",
     ], done.stderr
     assert last.startswith("install: cannot fetch Python packages, so hive was not changed"), last
     assert "ERROR: " in last

@@ -254,7 +254,7 @@ def _drop_and_wait(browser: FakeBrowser, reading: asyncio.Task[object]) -> None:
     hub = browser.web.app.web.hub
 
     async def wait() -> None:
-        while hub.turns.is_wanted("w-9"):
+        while hub.turns.has_viewer("w-9"):
             await asyncio.wait([reading], timeout=0.01)
         await asyncio.to_thread(browser.web.hived.pass_time, WAIT_SECONDS)
         await asyncio.wait([reading])

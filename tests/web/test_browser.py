@@ -383,7 +383,7 @@ def test_the_tests_above_run_nine_tenths_of_each_module(
     own = {name for name in globals() if name.startswith("test_")}
     missing = own - {name.partition("[")[0] for name in finished}
     if missing != {"test_the_tests_above_run_nine_tenths_of_each_module"}:
-        pytest.skip("only with all tests of this file in one process")
+        pytest.skip("it measures what all tests of this file ran together; some were left out")
 
     for name, module in coverage.modules.items():
         assert module.share_of_functions >= 0.9, (name, module.list_missing())

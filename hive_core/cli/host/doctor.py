@@ -29,7 +29,7 @@ from hive_core.cli.host.finding import Finding, fail, ok, warn
 from hive_core.cli.host.install import layout
 from hive_core.cli.host.install.layout import CONFIG, LEAST, UNITS, WISHED, WISHED_FOR, directories
 from hive_core.cli.host.install.machine import systemd_version
-from hive_core.cli.host.install.steps import NIXOS
+from hive_core.cli.host.install.steps import NIXOS, has_dashboard
 from hive_core.errors import HiveError
 from hive_core.host.config import nix
 from hive_core.varlink import Client
@@ -113,7 +113,11 @@ def check_routes(settings: Path = Path(CONFIG)) -> Iterator[Finding]:
 
 
 def _units() -> Iterator[Finding]:
-    for unit in (*UNITS, *(layout.SMALL_UNITS if layout.has_small() else ())):
+    optional = (
+        *(layout.SMALL_UNITS if layout.has_small() else ()),
+        *(layout.WEB_UNITS if _serves_dashboard() else ()),
+    )
+    for unit in (*UNITS, *optional):
         done = subprocess.run(
             ["systemctl", "is-active", unit], capture_output=True, text=True, check=False
         )
@@ -123,6 +127,14 @@ def _units() -> Iterator[Finding]:
             if state == "active"
             else fail("unit", f"{unit} is {state}")
         )
+
+
+def _serves_dashboard() -> bool:
+    """Whether the dashboard has to run. On NixOS the module decides, and doctor does not know."""
+    try:
+        return not NIXOS.exists() and has_dashboard()
+    except HiveError:  # the check of the settings tells it
+        return False
 
 
 def _quota() -> Iterator[Finding]:

@@ -19,6 +19,10 @@ Origin = Annotated[
 class WebSettings(Value):
     """The dashboard and its HTTP API."""
 
+    enable: bool = Field(
+        default=True, description="Whether `hive setup` starts the dashboard. On NixOS the option"
+        " `services.hive.web.enable` decides.",
+    )  # fmt: skip
     origins: tuple[Origin, ...] = Field(
         ("http://localhost:4483",), min_length=1,
         description="Web addresses under which browsers reach hive-web. A passkey belongs to the"

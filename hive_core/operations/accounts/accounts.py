@@ -66,7 +66,7 @@ class AccountRows(Result):
 
 
 class LoginLink(Result):
-    url: str = Field(description="Web address that opens one login for any person who has it.")
+    url: str = Field(description="Web address. Whoever has it can open one login with it.")
     account: str = Field(description="Name of the account.")
     expires: float = Field(description="When it expires, in seconds since 1970.")
 

@@ -37,7 +37,7 @@ class ServiceWithLogin:
     def unit(self) -> str:
         return f"{self.account}.service"
 
-    def is_wanted(self, document: Mapping[str, object]) -> bool:
+    def has_receiver(self, document: Mapping[str, object]) -> bool:
         """Whether the settings name a receiver for it."""
         table = document.get(self.table)
         return isinstance(table, dict) and bool(table.get(self.key))
@@ -69,7 +69,7 @@ def renew_tokens(
     """
     document = settings(config)
     for service in services:
-        if service.is_wanted(document) and not _has_token(session, service):
+        if service.has_receiver(document) and not _has_token(session, service):
             _make_token(machine, session, service)
             machine.run("systemctl", "restart", "--no-block", service.unit)
 
@@ -83,7 +83,7 @@ def install_login_service(
     A new token replaces the one before: a repeated `hive setup` keeps it from expiring.
     """
     unit = service.unit
-    if not service.is_wanted(settings(config)):
+    if not service.has_receiver(settings(config)):
         if machine.disable(unit) and service.has_alarms:
             machine.run("systemctl", "reload", "hived.service")
         return

@@ -23,6 +23,7 @@ from hive_core.errors import Conflict, HiveError
 
 _SHELLS: Final = ("/usr/sbin/nologin", "/sbin/nologin", "/bin/false")
 _POLL: Final = 0.05
+_NAMED_MOST: Final = 12  # units in one line
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a login
 
 
@@ -47,10 +48,10 @@ def systemd_version() -> int:
     return int(match[1]) if match else 0
 
 
-def is_booted() -> bool:
-    """Whether systemd is the first process.
+def runs_systemd() -> bool:
+    """Whether systemd is the first process of this machine.
 
-    Https://man7.org/linux/man-pages/man3/sd_booted.3.html
+    https://man7.org/linux/man-pages/man3/sd_booted.3.html
     """
     return Path("/run/systemd/system").is_dir()
 
@@ -215,8 +216,8 @@ class HostMachine:
                 ends = time.monotonic() + patience
             time.sleep(_POLL)
         self.run("systemctl", "reset-failed", *units, check=False)
-        summary = units[0] if len(units) == 1 else f"{len(units)} of {', '.join(patterns)}"
-        self._tell(f"stopped {summary}")
+        is_short = len(units) <= _NAMED_MOST
+        self._tell(f"stopped {', '.join(units) if is_short else f'{len(units)} units'}")
 
     def active_or_ending(self, unit: str) -> bool:
         state = self.run("systemctl", "is-active", unit, check=False).strip()

@@ -10,7 +10,7 @@ from hive_core.cli.host.install import documents, images, layout
 from hive_core.cli.host.install.machine import (  # fmt: skip
     HostMachine,
     installation,
-    is_booted,
+    runs_systemd,
     settings,
     systemd_version,
 )
@@ -29,7 +29,7 @@ def check(warn: Callable[[str], None]) -> None:
     """Refuse a machine that cannot be a hive host."""
     if NIXOS.exists():
         raise Conflict("NixOS is set up by its configuration: services.hive.enable = true")
-    if not is_booted():
+    if not runs_systemd():
         raise Conflict("cannot set up: systemd is not the first process here (see scripts/lab)")
     version = systemd_version()
     if refusal := layout.old_systemd(version):
@@ -118,9 +118,9 @@ def _units(machine: HostMachine, changed: set[str]) -> None:
             machine.restart(unit)
 
 
-def has_dashboard() -> bool:
+def has_dashboard(config: Path = Path(layout.CONFIG)) -> bool:
     """Whether the settings want the dashboard, as they do without a word."""
-    table = settings(Path(layout.CONFIG)).get("web")
+    table = settings(config).get("web")
     return not isinstance(table, dict) or table.get("enable", True) is True
 
 
