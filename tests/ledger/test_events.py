@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from fixtures.messages import UndoRequested, request_undo
 from fixtures.seeds import empty_ledger, folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic_core import to_json
 
 from hive_core.ledger.audit.event_heads import Heads
 from hive_core.ledger.audit.event_json import form, parse_event
 from hive_core.ledger.audit.events import AuditEntry
-from hive_core.ledger.core.connection import Damaged
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.wire.record import Event
 
@@ -195,19 +196,24 @@ def test_an_edit_or_a_deletion_is_found(folder: Path, sql: str, broken: int) -> 
     ("fields", "x"), ("fields", []), ("allowed", {}), ("time", None), ("time", 10**400),
     ("kind", 1), ("reason", None), ("request", True),
 ])  # fmt: skip
-def test_an_event_with_a_part_of_another_type_is_none(part: str, value: object) -> None:
+def test_an_event_with_a_part_of_another_type_is_damaged(part: str, value: object) -> None:
     """Its reader would meet that later: hived copies events to the journal in a loop."""
     text = form(AuditEntry(
         "record", "anna", "send", "bob", allowed=True, rule="PARENT", reason="", commit="",
         request="r1", now=10.0, fields={},
     )).json_for("r1", 10.0)  # fmt: skip
     assert parse_event(7, b"", text).time == 10.0
-    with pytest.raises(Damaged, match="cannot read event 7 of the audit log"):
-        parse_event(7, b"", json.dumps({**json.loads(text), part: value}))
+    assert parse_event(7, b"", json.dumps({**json.loads(text), part: value})).kind == "damaged"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"fields":1}', '{"a":1} ', '{"time":"x"}'])
-def test_a_reader_of_a_changed_event_is_told_its_number(folder: Path, text: str) -> None:
+NO_EVENTS = [
+    b"", b"{", b"[]", b'{"fields":1}', b'{"a":1} ', b'{"time":"x"}', b'{"a":"\xff\xfe"}',
+    b"[" * 100_000,
+]  # fmt: skip
+
+
+def damaged_ledger(folder: Path, text: bytes) -> Ledger:
+    """A ledger with three events, of which the second is no event any more."""
     empty_ledger().plant(folder)
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
@@ -215,16 +221,66 @@ def test_a_reader_of_a_changed_event_is_told_its_number(folder: Path, text: str)
             append(ledger)
     ledger.close()
     with closing(sqlite3.connect(folder / "hive.db")) as raw, raw:
-        raw.execute("UPDATE events SET body = ? WHERE seq = 2", (text,))
-    ledger = Ledger.open(folder / "hive.db", primed=0)
+        raw.execute("UPDATE events SET body = CAST(? AS TEXT) WHERE seq = 2", (text,))
+    return Ledger.open(folder / "hive.db", primed=0)
 
-    for read in (ledger.events.heads, ledger.events.page):
-        with pytest.raises(Damaged, match="cannot read event 2 of the audit log") as error:
-            read(0, 3)
+
+@pytest.mark.parametrize("text", NO_EVENTS)
+def test_a_changed_event_hides_no_other_and_its_reader_is_told_what_is_wrong(
+    folder: Path, text: bytes
+) -> None:
+    ledger = damaged_ledger(folder, text)
+    log = ledger.events
+    for events in (log.page(0, 3), list(log.some([1, 2, 3]))):
+        assert [event.kind for event in events] == ["record", "damaged", "record"]
         # Without --more the command checks the first 200 events alone.
-        assert "`hive call --more CheckEvents`" in error.value.reason
-        assert len(read(2, 3)) == 1
+        assert "`hive call --more CheckEvents`" in events[1].reason
+        assert (events[1].caller, events[1].target, events[1].allowed) == ("", "", None)
+        assert events[1].time == events[0].time  # the log is in order of time
+    heads = log.heads(0, 3)
+    assert [(head.seq, head.kind) for head in heads][1] == (2, "damaged")
+    assert (heads[1].caller, heads[1].target, heads[1].time) == ("", "", heads[0].time)
     ledger.close()
+
+
+@pytest.mark.parametrize("text", NO_EVENTS)
+def test_the_check_of_the_log_names_a_changed_event(folder: Path, text: bytes) -> None:
+    ledger = damaged_ledger(folder, text)
+    assert ledger.events.verify() == 2
+    assert ledger.events.check_slice(0, 10).broken == 2
+    ledger.close()
+
+
+@pytest.mark.parametrize("text", NO_EVENTS)
+def test_a_log_with_a_changed_event_is_pruned_as_any_other(folder: Path, text: bytes) -> None:
+    ledger = damaged_ledger(folder, text)
+    assert ledger.events.time_behind(1) == 10.0  # that of the event after it
+    with ledger.transaction():
+        ledger.events.thinning.shares = Counter({"": 10_000})
+        assert ledger.events.thinning.thin(1, 1)
+        assert ledger.events.prune(before=3) > 0
+    ledger.close()
+
+
+DEEP = "[" * 300 + "]" * 300
+
+
+@for_each("part, value, kind", [
+    ("10.0", "1e300", "damaged"), ("10.0", "-5", "damaged"), ("10.0", "NaN", "damaged"),
+    ("10.0", "Infinity", "damaged"), ('"why"', '"\\ud800"', "damaged"),
+    ('"field"', '"\\udfff"', "damaged"), ('"field"', DEEP, "damaged"),
+    ('"field"', "9" * 5000, "damaged"), ('"field"', f"[{'[],' * 300}[]]", "record"),
+    ('"field"', '"\\\\ud800"', "record"), ('"why"', '"\\ud83d\\ude00"', "record"),
+])  # fmt: skip
+def test_an_event_that_no_reader_can_write_is_damaged(part: str, value: str, kind: str) -> None:
+    """A time beyond all calendars, half a character, lists in lists without end."""
+    text = form(AuditEntry(
+        "record", "anna", "send", "bob", allowed=True, rule="PARENT", reason="why", commit="",
+        request="r1", now=10.0, fields={"text": "field"},
+    )).json_for("r1", 10.0)  # fmt: skip
+    event = parse_event(7, b"", text.replace(part, value))
+    assert event.kind == kind
+    assert to_json([event.time, event.reason, dict(event.fields)])
 
 
 def test_pruning_keeps_the_chain_whole(ledger: Ledger) -> None:

@@ -190,3 +190,23 @@ def test_a_page_back_whose_events_were_deleted_meanwhile_is_empty(world: World) 
         assert log.notes.prune(world.clock.now() + 1) == 3
     page = world.call("operator", "list_events", before=str(log.last + 1), kinds=["own.*"])
     assert (page["events"], page.get("next")) == ([], None)
+
+
+@pytest.mark.parametrize("text", ["", '{"kind":1}', "["])
+def test_one_damaged_event_hides_no_other(world: World, text: str) -> None:
+    """Its row says what is wrong with it; the check of the log names it too."""
+    world.call("a1", "send", to="a2", body="x")
+    log = world.ledger.events
+    total, damaged = log.last, log.last - 1
+    with world.ledger.transaction():
+        world.ledger.connection.run("UPDATE events SET body = ? WHERE seq = ?", (text, damaged))
+
+    pages = [world.call("operator", "list_events", **how)["events"]
+             for how in ({}, {"last": 2}, {"before": str(total + 1)})]  # fmt: skip
+    assert [len(rows(page)) for page in pages] == [total, 2, total]
+    for page in pages:
+        (row,) = [row for row in rows(page) if row["kind"] == "damaged"]
+        assert row["seq"] == damaged
+        assert "was changed in the ledger" in str(row["reason"])
+        assert (row["caller"], row["target"], row["allowed"]) == ("", "", None)
+    assert world.call("operator", "check_events")["broken_at"] == damaged

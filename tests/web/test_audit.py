@@ -76,6 +76,27 @@ def test_an_event_that_was_changed_is_named(browser: FakeBrowser, web: RunningDa
     assert "chain ok" in browser.get("/audit").text
 
 
+def test_an_event_that_is_none_any_more_hides_no_other(
+    browser: FakeBrowser, web: RunningDashboard
+) -> None:
+    body = web.hived.do(lambda world: str(world.ledger.connection.value(
+        "SELECT body FROM events WHERE seq = 3"
+    )))  # fmt: skip
+    edit(web, body, "{}")
+    try:
+        events = read_all(browser, "/audit")
+        oldest = browser.get("/audit?before=5").text
+        again = read_all(browser, "/audit?from=2001-01-01")
+    finally:
+        edit(web, "{}", body)
+    assert events == list(range(events[0], 0, -1))
+    assert again == events
+    assert rows_of(oldest) == [4, 3, 2, 1]
+    row = oldest.partition('<li id="e-3"')[2].partition("</li>")[0]
+    assert "damaged" in row
+    assert "it was changed in the ledger" in row
+
+
 def test_events_that_come_are_checked_too(browser: FakeBrowser, web: RunningDashboard) -> None:
     check_anew(web)
     browser.get("/audit")

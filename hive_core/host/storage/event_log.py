@@ -14,7 +14,7 @@ from hive_core.host.systemd import notify
 from hive_core.ledger.audit.event_json import number_before, parse_event
 from hive_core.ledger.audit.events import AuditLog
 from hive_core.model.agents.hive import Hive
-from hive_core.model.wire.record import DAEMON, OPERATOR, Event
+from hive_core.model.wire.record import DAEMON, DAMAGED_EVENT, OPERATOR, Event
 
 log = logging.getLogger(__name__)
 PAGE: Final = 500
@@ -123,13 +123,12 @@ def _sentence(event: Event, name: str) -> str:
     who = event.caller
     if who not in (OPERATOR, DAEMON):
         who = str(event.fields.get("caller_name") or who)
-    whom = f" {name}" if event.target else ""
-    reason = f": {event.reason}" if event.reason else ""
-    return f"{event.kind}: {who} {event.operation}{whom}{reason}"
+    call = " ".join(filter(None, (who, event.operation, name if event.target else "")))
+    return ": ".join(filter(None, (event.kind, call, event.reason)))
 
 
 def _priority(event: Event) -> int:
-    """The syslog priority: warning for a failure, notice for a refusal, else info."""
-    if event.kind in ("crash", "failed"):
+    """The syslog priority: warning for a failure or damage, notice for a refusal, else info."""
+    if event.kind in ("crash", "failed", DAMAGED_EVENT):
         return 4
     return 5 if event.allowed is False else 6

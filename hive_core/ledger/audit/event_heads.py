@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from hive_core.ledger.audit.event_json import damaged_event
+from hive_core.model.wire.record import DAMAGED_EVENT
 
 # Number of cached heads, so that many followers read the log once.
 _KEPT: Final = 8192
@@ -35,7 +35,7 @@ def head_of(seq: int, body: str) -> EventHead:
 
     In JSON, a quote inside a text is escaped. So each pattern here matches only at its own place:
     the caller precedes the fields, and only texts follow the kind, the operation first.
-    Damaged: the text is not that of an event.
+    One of the kind `damaged`, of nobody, where the text is that of no event.
     """
     try:
         at = body.rfind(_KIND) + len(_KIND)
@@ -49,8 +49,8 @@ def head_of(seq: int, body: str) -> EventHead:
             _text(body, behind, time), float(body[time + len(_TIME) : -1]),
             _text(body, operation, body.find('","', operation)),
         )  # fmt: skip
-    except ValueError as error:
-        raise damaged_event(seq) from error
+    except ValueError:
+        return EventHead(seq, DAMAGED_EVENT, "", "", 0.0)
 
 
 def _text(body: str, start: int, end: int) -> str:

@@ -9,13 +9,19 @@ from json.encoder import encode_basestring as _quoted
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hive_core.ledger.core.connection import Damaged
-from hive_core.model.wire.record import Event
+from hive_core.model.wire.record import DAMAGED_EVENT, Event
 
 if TYPE_CHECKING:
     from hive_core.ledger.audit.events import AuditEntry
 
 AFTER: Final = '{"after":'
+_DAMAGED: Final = (
+    "it is no event any more: it was changed in the ledger;"
+    " `hive call --more CheckEvents` checks the whole log"
+)
+_LAST_SECOND: Final = 253_402_300_799  # of the year 9999: no reader can write a later time
+_SURROGATE: Final = "\\ud"
+_DEPTH_MOST: Final = 100
 _WORDS: Final = {None: "null", True: "true", False: "false"}
 _ALLOWED: Final = (bool, type(None))
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
@@ -63,11 +69,24 @@ def link(before: bytes, body: str) -> bytes:
 
 
 def parse_event(seq: int, digest: bytes, body: str) -> Event:
-    """The event with this number. Damaged: the text is not that of an event."""
+    """The event with this number; one of the kind `damaged` where the text is that of none."""
     try:
-        return _read_event(seq, digest, json.loads(body))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise damaged_event(seq) from error
+        values = json.loads(body)
+        _check_writable(body, values)
+        return _read_event(seq, digest, values)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return Event(
+            seq=seq, time=0.0, kind=DAMAGED_EVENT, caller="", operation="", target="",
+            allowed=None, rule="", reason=_DAMAGED, commit="", request="", digest=digest.hex(),
+        )  # fmt: skip
+
+
+def _check_writable(body: str, values: object) -> None:
+    """Raise ValueError for what no reader can write: half a character, lists without end."""
+    if _SURROGATE in body:
+        _encode(values).encode()
+    if body.count("[") + body.count("{") > _DEPTH_MOST and _depth(values) > _DEPTH_MOST:
+        raise ValueError("it is nested too deep")
 
 
 def _read_event(seq: int, digest: bytes, values: dict[str, Any]) -> Event:
@@ -75,6 +94,7 @@ def _read_event(seq: int, digest: bytes, values: dict[str, Any]) -> Event:
     time, allowed, fields = float(values.pop("time")), values.pop("allowed"), values.pop("fields")
     # All others are texts. One look at their types: a page has a thousand events.
     is_fitting = type(fields) is dict and isinstance(allowed, _ALLOWED)
+    is_fitting = is_fitting and 0 <= time <= _LAST_SECOND
     if not is_fitting or {*map(type, values.values())} != {str}:
         raise TypeError("a part of it is of another type")
     return Event(
@@ -83,12 +103,10 @@ def _read_event(seq: int, digest: bytes, values: dict[str, Any]) -> Event:
     )  # fmt: skip
 
 
-def damaged_event(seq: int) -> Damaged:
-    """The error of a reader who meets a text that somebody has changed in the ledger."""
-    return Damaged(
-        f"cannot read event {seq} of the audit log: it was changed in the ledger;"
-        " `hive call --more CheckEvents` checks the whole log"
-    )
+def _depth(value: Any) -> int:  # noqa: ANN401 - of JSON
+    """How deep lists and objects are nested."""
+    parts = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_depth, parts), default=0) if isinstance(value, dict | list) else 0
 
 
 def number_before(seq: int, body: str) -> int:

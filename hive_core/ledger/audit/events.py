@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -28,7 +29,7 @@ from hive_core.ledger.core.metrics import MetricsTally
 from hive_core.ledger.tasks.trace_ids import TraceIds
 from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.masks import Masks
-from hive_core.model.wire.record import Event
+from hive_core.model.wire.record import DAMAGED_EVENT, Event
 
 _PAGE: Final = 1000
 # Events whose texts are read at once, because a reader stops when its page is full.
@@ -139,7 +140,7 @@ class AuditLog:
     def page(self, after: int, limit: int) -> list[Event]:
         """The events after number `after`, oldest first."""
         rows = [*self.raw(after, limit), *self.notes.raw(after, limit)]
-        return [parse_event(*row) for row in sorted(rows)[:limit]]
+        return [self._read(*row) for row in sorted(rows)[:limit]]
 
     def get(self, seq: int) -> Event | None:
         """The event with this number, if it was not pruned."""
@@ -147,14 +148,15 @@ class AuditLog:
 
     def raw(self, after: int, limit: int) -> list[tuple[int, bytes, str]]:
         """Number, digest and canonical JSON of the next events of the chain, not parsed."""
-        return self._db.rows(
+        return self._db.readable_rows(
             "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
             (after, limit),
         )
 
     def time_behind(self, after: int) -> float | None:
-        """The time of the next event of the chain."""
-        return next((head_of(seq, body).time for seq, _, body in self.raw(after, 1)), None)
+        """The time of the next event of the chain; None where it is not known."""
+        heads = (head_of(seq, body) for seq, _, body in self.raw(after, _FEW))
+        return next((head.time for head in heads if head.kind != DAMAGED_EVENT), None)
 
     def heads(self, after: int, limit: int) -> list[EventHead]:
         """Heads of the next `limit` events after number `after`, mostly from memory."""
@@ -164,14 +166,14 @@ class AuditLog:
         """The events with these numbers, in order, read a few at a time as they are consumed."""
         for start in range(0, len(numbers), _FEW):
             part = numbers[start : start + _FEW]
-            rows = self._db.rows(
+            rows = self._db.readable_rows(
                 "SELECT seq, digest, body FROM events"
                 " WHERE seq IN (SELECT value FROM json_each(?))",
                 (json.dumps(part),),
             )
             if len(rows) < len(part):
                 rows += self.notes.some(part)
-            yield from (parse_event(*row) for row in sorted(rows))
+            yield from (self._read(*row) for row in sorted(rows))
 
     def about_task(self, task: str, after: int, until: int) -> frozenset[int]:
         """Numbers of the events about a task in a range of numbers.
@@ -193,8 +195,28 @@ class AuditLog:
 
     def _load(self, after: int, limit: int) -> list[EventHead]:
         sql = "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
-        heads = [head_of(*row) for row in self._db.rows(sql, (after, limit))]
+        rows = self._db.readable_rows(sql, (after, limit))
+        heads = [self._with_time(head_of(*row)) for row in rows]
         return sorted([*heads, *self.notes.heads(after, limit)])[:limit]
+
+    def _read(self, seq: int, digest: bytes, body: str) -> Event:
+        event = parse_event(seq, digest, body)
+        if event.kind != DAMAGED_EVENT:
+            return event
+        return replace(event, time=self._time_before(seq))
+
+    def _with_time(self, head: EventHead) -> EventHead:
+        if head.kind != DAMAGED_EVENT:
+            return head
+        return head._replace(time=self._time_before(head.seq))
+
+    def _time_before(self, seq: int) -> float:
+        """When a damaged event was written, about: the time of the last whole one before it."""
+        rows = self._db.readable_rows(
+            "SELECT seq, body FROM events WHERE seq < ? ORDER BY seq DESC LIMIT ?", (seq, _FEW)
+        )
+        heads = (head_of(*row) for row in rows)
+        return next((head.time for head in heads if head.kind != DAMAGED_EVENT), 0.0)
 
     @property
     def last(self) -> int:

@@ -87,12 +87,13 @@ class Notes:
         The digest is empty, because they are not in the chain.
         """
         sql = "SELECT seq, body FROM notes WHERE seq > ? ORDER BY seq LIMIT ?"
-        return [(seq, b"", body) for seq, body in self._db.rows(sql, (after, limit))]
+        return [(seq, b"", body) for seq, body in self._db.readable_rows(sql, (after, limit))]
 
     def some(self, numbers: Iterable[int]) -> list[tuple[int, bytes, str]]:
         """Number and JSON of the notes with these numbers."""
         sql = "SELECT seq, body FROM notes WHERE seq IN (SELECT value FROM json_each(?))"
-        return [(seq, b"", body) for seq, body in self._db.rows(sql, (json.dumps([*numbers]),))]
+        rows = self._db.readable_rows(sql, (json.dumps([*numbers]),))
+        return [(seq, b"", body) for seq, body in rows]
 
     def last_lost(self, agents: Collection[str] = ()) -> int:
         """The newest number of a deleted note of these agents; of all agents by default."""

@@ -122,7 +122,7 @@ class Thinning:
         """Subtract events below this number, which are about to be pruned."""
         if self.shares is not None:
             self.subtract(
-                (payer_of(body), size) for body, size in self._db.rows(
+                (payer_of(body), size) for body, size in self._db.readable_rows(
                     f"SELECT {_ENDS} FROM events WHERE seq < ?", (before,)  # noqa: S608
                 )
             )  # fmt: skip
@@ -134,7 +134,7 @@ class Thinning:
                 self._count(party, -size - AROUND)
 
     def _behind(self, after: int) -> list[Row]:
-        return self._db.rows(
+        return self._db.readable_rows(
             "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
             (after, _LOOKED_AT),
         )

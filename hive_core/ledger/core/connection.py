@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,6 +18,7 @@ Row = tuple[Any, ...]
 # Pages copied at once, and seconds between: calls wait for one step, a fraction of a millisecond.
 _STEP, _PAUSE = 64, 0.002
 _TOO_LARGE = "a number is larger than 64 bits"
+_NO_TEXT = "Could not decode to UTF-8"  # how the sqlite3 module begins to say it
 _FIRST_BYTE = 0xFF  # the low byte of an extended code is the primary one
 
 
@@ -149,6 +151,19 @@ class Connection:
             raise self._failure(error) from error
         except OverflowError as error:
             raise InvalidArgument(_TOO_LARGE) from error
+
+    def readable_rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """All rows of a SELECT, one whose text is no UTF-8 with marks in place of what is none."""
+        try:
+            return self.rows(sql, values)
+        except Internal as error:
+            if _NO_TEXT not in str(error):
+                raise
+        self._raw.text_factory = partial(str, encoding="utf-8", errors="replace")
+        try:
+            return self.rows(sql, values)
+        finally:
+            self._raw.text_factory = str
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
         """The single row of a query, or None."""

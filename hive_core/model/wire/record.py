@@ -20,6 +20,8 @@ EGRESS_CALLER = "(egress)"
 LOGIN = "login"
 
 
+# The kind with which readers get an event whose text in the ledger was changed into none.
+DAMAGED_EVENT = "damaged"
 # Every kind of event that the daemon writes; notes of agents have kinds `own.WORD`.
 EVENT_KINDS = (
     "change", "record", "refusal", "adopt", "start", "exit", "crash", "activity", "limit", "task",
