@@ -131,11 +131,15 @@ def hive(ctx: click.Context, socket: str) -> None:
 
 
 def explanation(error: HiveError, session: Session) -> str:
-    """One line with the reason, and with advice where there is some."""
-    if isinstance(error, Unreachable):
+    """One line with the reason, and with advice where there is some.
+
+    `service` of an error: what is not reached in place of hived; empty: none of this host's.
+    """
+    service = error.fields.get("service", "hived")
+    if isinstance(error, Unreachable) and service:
         if "Permission denied" in error.reason:
             return f"{error.reason}; operators are root and the members of group hive-operator"
-        return f"{error.reason}; is hived running? (`systemctl status hived`, `hive setup`)"
+        return f"{error.reason}; is {service} running? (`systemctl status {service}`, `hive setup`)"
     if isinstance(error, TimedOut) and error.reason == SILENCE:
         return f"{error.reason}; is hived running? (`hive doctor`)"
     unknown = _UNKNOWN.search(error.reason) if isinstance(error, NotFound) else None

@@ -90,7 +90,7 @@ class Attempts:
         failure: CallFailed | ProviderError = provider_fault("no provider was asked")
         for target in targets:
             try:
-                return await self._begin_at(target)
+                return await self.begin_at(target)
             except ProviderError as error:
                 if not error.is_passing and error.status not in _KEY_REFUSED:
                     raise
@@ -100,7 +100,8 @@ class Attempts:
             log.warning("model %s failed: %s", target.alias, failure)
         raise failure
 
-    async def _begin_at(self, target: ModelTarget) -> BegunAnswer:
+    async def begin_at(self, target: ModelTarget) -> BegunAnswer:
+        """The answer of this target. CallFailed, or ProviderError with what the provider said."""
         for wait in (*self.retries, None):
             try:
                 async with asyncio.timeout(self.first_byte):

@@ -16,12 +16,19 @@ from hive_core.proxy.client import ClientGone, ClientSide, Receive, Send
 from hive_core.proxy.config import ProxyConfig
 from hive_core.proxy.failure import CallFailed
 from hive_core.proxy.meter import AnswerMeter, parse_object
-from hive_core.proxy.provider import ModelTarget, ProviderBroke, ProviderCall, UpstreamAnswer
+from hive_core.proxy.provider import (
+    ModelTarget,
+    ProviderBroke,
+    ProviderCall,
+    ProviderUnreachable,
+    UpstreamAnswer,
+)
 from hive_core.proxy.route import WIRES, ModelRoute, Purpose
 from hive_core.proxy.wires.base import dump
 
 _BODY_MOST: Final = 4096
 _SHOWN_MOST: Final = 500
+_UNAUTHORIZED: Final = 401
 _QUESTION: Final = "Reply with the one word OK."
 _HEADERS: Final = [
     (b"content-type", b"application/json"), (b"accept", b"application/json"),
@@ -67,10 +74,11 @@ class OperatorApp:
         try:
             return result | await self._call(config, target)
         except CallFailed as failure:
-            return result | {"error": failure.message}
+            return result | {"error": _reason(config, failure), "status": failure.status}
         except ProviderError as error:
-            said = config.mask(error.data).decode(errors="replace")[:_SHOWN_MOST]
-            return result | {"error": f"the provider answered {error.status}: {said}"}
+            said = _what_it_said(config, target, error)
+            reason = f"provider {target.model.provider} answered {error.status}{said}"
+            return result | {"error": reason, "status": error.status}
 
     async def _call(self, config: ProxyConfig, target: ModelTarget) -> dict[str, Any]:
         wire = WIRES[target.provider.wire]
@@ -81,7 +89,7 @@ class OperatorApp:
             return await self.app.services.providers.open(config, target, call)
 
         began = monotonic()
-        begun = await Attempts(ask, config.models.limits.first_byte, ()).begin([target])
+        begun = await Attempts(ask, config.models.limits.first_byte, ()).begin_at(target)
         first = monotonic()
         answer = await _read(begun, config.models.limits)
         meter = wire.meter(len(body.data))
@@ -93,6 +101,22 @@ class OperatorApp:
             "ttft_ms": round(1000 * (first - began)),
             "latency_ms": round(1000 * (monotonic() - began)),
         }  # fmt: skip
+
+
+def _reason(config: ProxyConfig, failure: CallFailed) -> str:
+    """The message, and why the provider cannot be reached, which agents are not told."""
+    cause = failure.__cause__
+    why = f": {cause}" if isinstance(cause, ProviderUnreachable) else ""
+    return config.mask(f"{failure.message}{why}".encode()).decode()[:_SHOWN_MOST]
+
+
+def _what_it_said(config: ProxyConfig, target: ModelTarget, error: ProviderError) -> str:
+    """The words of the provider; of a refused key nothing, because they may quote a part of it."""
+    if error.status == _UNAUTHORIZED and target.provider.key:
+        key = target.provider.key
+        return f": it refuses the key {key}; `hive model key set {key}` stores another"
+    said = config.mask(error.data).decode(errors="replace")[:_SHOWN_MOST]
+    return f": {said}" if said else ""
 
 
 def _usage(config: ProxyConfig, target: ModelTarget, meter: AnswerMeter) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from cli.run import Hive
+from each import for_each
 from typing_extensions import override
 
 KEY = b"sk-secret-0123456789"
@@ -159,12 +160,19 @@ class Answers(BaseHTTPRequestHandler):
         del format, args
 
 
+WHY = "cannot reach the provider: Name or service not known"
 HEAD = {"provider": "one", "name": "middle", "wire": "messages", "price_known": False}
 ANSWERS: dict[str, tuple[int, dict[str, Any]]] = {
     "good": (200, {**HEAD, "alias": "good", "text": "OK", "tokens_in": 9, "tokens_out": 2,
                    "estimated": False, "cost": 0.0, "ttft_ms": 20, "latency_ms": 30}),
-    "bad": (200, {**HEAD, "alias": "bad", "error": "cannot reach the provider"}),
+    "bad": (200, {**HEAD, "alias": "bad", "error": WHY, "status": 502}),
+    "key": (200, {**HEAD, "alias": "key", "error": "it refuses the key one", "status": 401}),
+    "busy": (200, {**HEAD, "alias": "busy", "error": "too many", "status": 429}),
+    "late": (200, {**HEAD, "alias": "late", "error": "no first byte", "status": 504}),
+    "odd": (200, {**HEAD, "alias": "odd", "error": "provider one answered 500", "status": 500}),
+    "old": (200, {**HEAD, "alias": "old", "error": "of an earlier hive-model"}),
     "none": (404, {"error": {"message": "there is no model 'none'"}}),
+    "full": (503, {"error": {"message": "hive-model has too much to do"}}),
 }  # fmt: skip
 
 
@@ -186,10 +194,27 @@ def test_a_model_is_tested(hive: Hive, operator_socket: str) -> None:
         "cost: 0.000000 (no known price: set price_in and price_out)",
         "time: 30 ms, first byte 20 ms",
     ])  # fmt: skip
-    done = hive("model", "test", "bad", "--socket", operator_socket)
-    assert (done.status, done.out.splitlines()[-1]) == (1, "failed: cannot reach the provider")
-    done = hive("model", "test", "none", "--socket", operator_socket)
-    assert done.status == 4
-    assert "there is no model 'none'" in done.err
+
+
+@pytest.mark.parametrize("style", ["table", "json", "name"])
+@for_each("alias, status", [
+    ("bad", 69), ("key", 5), ("busy", 75), ("late", 124), ("odd", 1), ("old", 1), ("none", 4),
+    ("full", 69),
+])  # fmt: skip
+def test_a_test_that_failed_says_why_and_ends_with_the_status_of_its_error(
+    hive: Hive, operator_socket: str, alias: str, status: int, style: str
+) -> None:
+    answer = ANSWERS[alias][1]["error"]
+    why = answer["message"] if isinstance(answer, dict) else answer
+    done = hive("model", "test", alias, "--socket", operator_socket, "-o", style)
+    assert (done.status, done.err) == (status, f"hive: cannot call model {alias}: {why}\n")
+    if style == "json" and not isinstance(answer, dict):
+        assert json.loads(done.out)["error"] == why
+
+
+def test_a_hive_model_that_is_not_there_is_named_and_not_hived(
+    hive: Hive, operator_socket: str
+) -> None:
     done = hive("model", "test", "good", "--socket", operator_socket + "x")
     assert done.status == 69
+    assert "is hive-model running? (`systemctl status hive-model`" in done.err

@@ -56,14 +56,50 @@ def test_a_test_says_what_is_wrong() -> None:
         replies = [json_reply({"error": f"no {KEY}"}, 404), ProviderReply(breaks=True)]
         async with calling("chat", *replies) as (host, provider):
             result = await ask_test(host, "m")
-            assert result["error"] == 'the provider answered 404: {"error": "no ***"}'
-            assert (await ask_test(host, "m"))["error"] == "cannot reach the provider"
+            assert result["error"] == 'provider p answered 404: {"error": "no ***"}'
+            assert result["status"] == 404
+            broken = await ask_test(host, "m")
+            assert broken["error"].startswith("cannot reach the provider: peer closed connection")
+            assert broken["status"] == 502
             message = (await ask_test(host, "x"))["error"]["message"]
             assert message == "no model 'x'; `hive model list` lists all"
             path = host.folder / "operator.sock"
             assert (await host.post(PATHS["chat"], body("chat"), socket=path)).status == 404
             assert stat.S_IMODE(path.stat().st_mode) in (0o600, 0o660)
             del provider
+
+    asyncio.run(main())
+
+
+def test_a_test_says_why_the_provider_cannot_be_reached_and_agents_are_not_told() -> None:
+    async def main() -> None:
+        models = MODELS.replace("{wire}", "chat").replace("{url}", "http://127.0.0.1:9/v1")
+        async with model_host(models, keys={"p": KEY}) as host:
+            result = await ask_test(host, "m")
+            assert result["error"] == "cannot reach the provider: All connection attempts failed"
+            reply = (await host.post(PATHS["chat"], body("chat"))).json["error"]["message"]
+            assert reply == "cannot reach the provider"
+
+    asyncio.run(main())
+
+
+def test_a_test_names_the_refused_key_and_says_nothing_of_what_the_provider_quotes() -> None:
+    async def main() -> None:
+        reply = json_reply({"error": f"bad key {KEY[:6]}...{KEY[-4:]}"}, 401)
+        async with calling("chat", reply) as (host, _):
+            result = await ask_test(host, "m")
+            reason = "it refuses the key p; `hive model key set p` stores another"
+            assert result["error"] == f"provider p answered 401: {reason}"
+            assert result["status"] == 401
+
+    asyncio.run(main())
+
+
+def test_a_test_says_what_else_the_provider_refuses() -> None:
+    async def main() -> None:
+        async with calling("chat", json_reply({"error": "no credit"}, 402)) as (host, _):
+            result = await ask_test(host, "m")
+            assert result["error"] == 'provider p answered 402: {"error": "no credit"}'
 
     asyncio.run(main())
 

@@ -10,7 +10,7 @@ import shutil
 import socket
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +35,16 @@ from hive_core.cli.core.session import (
     complete_agent,
 )
 from hive_core.cli.host.install.machine import HostMachine
-from hive_core.errors import InvalidArgument, NotAllowed, NotFound, TimedOut, Unreachable
+from hive_core.errors import (
+    HiveError,
+    Internal,
+    InvalidArgument,
+    LimitReached,
+    NotAllowed,
+    NotFound,
+    TimedOut,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import override
@@ -53,6 +62,12 @@ _KEY_MOST: Final = 8 << 10
 _MILLION: Final = 1_000_000
 _SECONDS: Final = 700.0  # an embedded model on a busy machine takes minutes
 _ANSWER_MOST: Final = 1 << 20
+# HTTP statuses of failed calls; others are faults of the provider or of hive-model.
+_ERRORS: Final[Mapping[int, type[HiveError]]] = {
+    400: InvalidArgument, 413: InvalidArgument, 422: InvalidArgument, 401: NotAllowed,
+    402: NotAllowed, 403: NotAllowed, 404: NotFound, 429: LimitReached, 502: Unreachable,
+    503: Unreachable, 504: TimedOut,
+}  # fmt: skip
 _LAST: Final = 10
 _SHOWN: Final = 100
 
@@ -122,23 +137,24 @@ def list_models(session: Session, agent: str | None, style: str) -> None:
 @click.argument("alias", shell_complete=complete_model)
 @click.option("--socket", "path", default=SOCKET, hidden=True)
 @output_option
-def test(alias: str, path: str, style: str) -> int:
+def test(alias: str, path: str, style: str) -> None:
     """Call the model ALIAS once, and print its answer, tokens, cost and times.
 
     It is a real call of one short question: the provider charges it, and no budget of an agent
-    does. The exit status is 1 when the call failed.
+    does. A failed call is an error with its reason, and the exit status of that error: 69 when the
+    provider cannot be reached, 5 when it refuses the key, 75 when it has too much to do.
     """
     with working(f"calling {alias}"):
         result = _ask_test(path, alias)
     one(result, style, "alias", lambda: _test_lines(result))
-    return int("error" in result)
+    if "error" in result:
+        raise _call_error(alias, result.get("status"), str(result["error"]))
 
 
 def _test_lines(result: Row) -> Iterator[str]:
     head = " ".join(words(result.get(key)) for key in ("provider", "name", "wire"))
     yield f"{words(result.get('alias'))}: {head}"
     if "error" in result:
-        yield f"failed: {words(result['error'])}"
         return
     yield f"answer: {words(result.get('text'))}"
     estimated = " (estimated)" if result.get("estimated") else ""
@@ -165,6 +181,13 @@ class UnixHttpConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+def _call_error(alias: str, status: object, why: str) -> HiveError:
+    """The error of a call that failed with this HTTP status."""
+    reason = f"cannot call model {alias}: {why}"
+    kind = _ERRORS.get(status, Internal) if isinstance(status, int) else Internal
+    return kind(reason, service="") if kind is Unreachable else kind(reason)
+
+
 def _ask_test(path: str, alias: str) -> Row:
     connection = UnixHttpConnection(path)
     try:
@@ -175,12 +198,13 @@ def _ask_test(path: str, alias: str) -> Row:
         raise TimedOut(f"hive-model did not answer in {_SECONDS:.0f} s") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise Unreachable(f"cannot reach hive-model at {path}: {reason}") from error
+        text = f"cannot reach hive-model at {path}: {reason}"
+        raise Unreachable(text, service="hive-model") from error
     finally:
         connection.close()
     failure = result.get("error")
     if isinstance(failure, dict):
-        raise NotFound(str(failure.get("message")))
+        raise _call_error(alias, response.status, str(failure.get("message")))
     return dict(result)
 
 

@@ -45,7 +45,7 @@ Generated from the commands by `python -m hive_core.cli.core.reference`; a test 
 | 3 | the agent does not run |
 | 4 | no such agent |
 | 5 | refused by policy |
-| 69 | the daemon cannot be reached |
+| 69 | the daemon, or for `hive model test` the provider, cannot be reached |
 | 75 | try again later |
 | 124 | waited in vain |
 | 130 | interrupted; what was asked for goes on. Or you answered no: nothing was changed |
@@ -111,8 +111,9 @@ of it; `hive logs` of several agents adds `agent` to each line. `hive status` ad
 `total` and `free`) and `used` (the `sums` of `get_usage` for today, and the `currency`). `hive
 doctor` prints `{check, verdict: ok|warn|fail, detail}`. `hive model calls` prints `seq`, `time`,
 `agent` and the fields of each event of kind `model`; `hive model test` prints `{alias, provider,
-name, wire, price_known}` and either `error`, or `text`, `tokens_in`, `tokens_out`, `estimated`,
-`cost`, `ttft_ms` and `latency_ms`; `hive model key list` prints `{key, set_at}`. `hive todo` prints
+name, wire, price_known}` and either `error` and `status` (of HTTP), or `text`, `tokens_in`,
+`tokens_out`, `estimated`, `cost`, `ttft_ms` and `latency_ms`; `hive model key list` prints `{key,
+set_at}`. `hive todo` prints
 the rows of the operation of that name, each with `settle`: the command for it. `hive budget group`
 prints `{what, kind, used, most, unit, group}` with numbers; null is not measured, or not bounded.
 In the rows of `hive cost` time is in seconds, CPU in thousandths of a second, money in millionths.

@@ -173,7 +173,8 @@ def _run_npm(npm: str, folder: Path, name: str) -> None:
             errors="replace", timeout=_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise Unreachable(f"cannot install {name}: npm took longer than {_SECONDS:g} s") from None
+        reason = f"cannot install {name}: npm took longer than {_SECONDS:g} s"
+        raise Unreachable(reason, service="") from None
     if done.returncode:
         raise HiveError(f"cannot install {name}: npm ended with {done.returncode}:\n{_last(done)}")
 
