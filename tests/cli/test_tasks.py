@@ -6,6 +6,7 @@ import json
 
 import pytest
 from cli.run import Hive
+from each import for_each
 
 from hive_core.cli.config.approval_page import BAR
 from hive_core.errors import NotFound
@@ -90,6 +91,22 @@ def test_assign_creates_a_task(hive: Hive) -> None:
         "agent": "bob", "description": "Add", "data": {"n": 3}, "needs": [PART], "requeue": 2,
         "deadline": 60.0, "plan_required": True, "priority": 0, "title": "Sum", "context": "keep",
     }  # fmt: skip
+
+
+@for_each("wait, style, out", [
+    ([], "name", f"{ID}\n"), (["--wait"], "name", f"{'e' * 12}\n"),
+    ([], "jsonl", {"task": ID, "agent": "bob", "state": "queued"}), (["--wait"], "jsonl", ENDED),
+    ([], "json", {"task": ID, "agent": "bob", "state": "queued"}), (["--wait"], "json", ENDED),
+])  # fmt: skip
+def test_assign_prints_the_task_for_programs(
+    hive: Hive, wait: list[str], style: str, out: object
+) -> None:
+    hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
+    hive.peer.answers["WatchTask"] = lambda _: [{"state": "done"}]
+    hive.peer.answers["GetTask"] = lambda _: {**SHOWN, "task": ENDED}
+    hive.peer.answers["ClearInbox"] = lambda _: {"cleared": 1}
+    done = hive("task", "assign", "bob", "Add", "-o", style, *wait)
+    assert (done.out if style == "name" else json.loads(done.out)) == out
 
 
 @pytest.mark.parametrize("data", ["{", "[1]"])

@@ -75,6 +75,7 @@ OUTPUTS: Final = {
     "restore": ("list_archives", "archives"),
     "task list": ("list_tasks", "tasks"),
     "task show": ("get_task", None),
+    "task assign": ("assign_task", None),
     "plan list": ("list_plans", "plans"),
     "quarantine": ("status", "quarantines"),
     "phase show": ("get_phase", None),
@@ -105,7 +106,8 @@ OUTPUTS: Final = {
 TREE: Final = """
 `hive tree` nests the rows of `list_agents`: a list of roots, each `{name, uuid, parent, role,
 title, state, activity, children: [...]}`. With `jsonl` and `name` the rows are flat, each agent
-before its descendants. `hive agent show` prints the result of `get_agent` with `secrets`,
+before its descendants. `hive task assign --wait` prints the `task` of `get_task` when it has
+ended. `hive agent show` prints the result of `get_agent` with `secrets`,
 `open_tasks` and `log`. `hive inbox show` and the other commands `show` of a listing print one row
 of it; `hive logs` of several agents adds `agent` to each line. `hive status` adds `disk` (bytes
 `total` and `free`) and `used` (the `sums` of `get_usage` for today, and the `currency`). `hive

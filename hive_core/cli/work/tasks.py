@@ -248,16 +248,18 @@ def _block(label: str, text: str) -> Iterator[str]:
 @click.option("--retries", type=click.IntRange(0, 10), default=None, metavar="N",
               help="Times that a result below the criteria is given back (default 2).")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait until the task ends, and print its result.")
+@output_option
 @click.pass_obj
 def assign(
-    session: Session, /, name: str, text: str, *, wait: bool, **options: object
-) -> int:  # fmt: skip
+    session: Session, /, name: str, text: str, style: str, *, wait: bool, **options: object
+) -> int:
     """Assign a task to the agent NAME; TEXT is its description (- reads standard input).
 
     The command prints the id of the task. With --wait it prints the id to standard error and the
     summary of the result to standard output, or the data of the result as JSON when it has no
     summary; then your inbox no longer tells of that end. The exit status is then 0 when the result
-    is success or partial. Ctrl-C ends the wait, not the task.
+    is success or partial. Ctrl-C ends the wait, not the task. As JSON it prints the answer of the
+    daemon, with --wait the ended task.
     """
     options["data"] = _parse_object(options["data"])
     options["needs"] = list(cast("tuple[str, ...]", options["needs"])) or None
@@ -271,7 +273,7 @@ def assign(
     if hint or not wait:
         say(f"{words(reply.get('agent'))}: {_state(reply.get('state'))}{hint}")
     if not wait:
-        echo(id_)
+        one(reply, style, "task", lambda: [id_])
         return 0
     say(f"task {id_} of {words(reply.get('agent'))}")
     try:
@@ -280,7 +282,7 @@ def assign(
     except KeyboardInterrupt:
         say(f"the task continues: `hive wait --for task.done={id_}`, `hive task show {id_}`")
         raise
-    status = _print_result(id_, row.get("result"))
+    status = _print_result(id_, row, style)
     # Only now: were it lost before it is printed, the mail would still tell of it.
     with suppress(HiveError):
         session.change("clear_inbox", tasks=[id_])
@@ -322,15 +324,20 @@ def _await_end(session: Session, id_: str) -> Row:
     return row if isinstance(row, dict) else {}
 
 
-def _print_result(id_: str, result: object) -> int:
-    """Print the summary of the result, or its error, or its data."""
-    row = result if isinstance(result, dict) else {}
-    say(f"task {id_}: {words(row.get('status'))}")
-    if text := row.get("summary") or row.get("error"):
-        echo(plain(str(text)))
-    elif row.get("data") is not None:
-        echo(as_json(row["data"]))
-    return 0 if row.get("status") in _SUCCESSES else FAILURE
+def _print_result(id_: str, row: Row, style: str) -> int:
+    """Print an ended task; for people the summary of its result, or its error, or its data."""
+    value = row.get("result")
+    result: Row = value if isinstance(value, dict) else {}
+    say(f"task {id_}: {words(result.get('status'))}")
+    one(row, style, "id", lambda: _result_text(result))
+    return 0 if result.get("status") in _SUCCESSES else FAILURE
+
+
+def _result_text(result: Row) -> Iterator[str]:
+    if text := result.get("summary") or result.get("error"):
+        yield plain(str(text))
+    elif result.get("data") is not None:
+        yield as_json(result["data"])
 
 
 @task.command
