@@ -85,6 +85,23 @@ def test_a_key_goes_into_a_file_of_its_group_and_nowhere_else(
     assert list(keys.iterdir()) == []
 
 
+def test_a_terminal_is_asked_whose_key_it_is(
+    hive: Hive, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe_stdin(monkeypatch, b"")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return KEY.decode()
+
+    monkeypatch.setattr("click.termui.hidden_prompt_func", answer)
+    done = hive("model", "key", "set", "openai", "--folder", str(keys), "--group", GROUP)
+    assert (done.status, (done.err + "".join(asked)).strip()) == (0, "Key of openai:")
+    assert (keys / "openai").read_bytes() == KEY + b"\n"
+
+
 @pytest.mark.parametrize("data", [b"", b"\n", b"two\nlines", b"a b", b"\xff-hush", b"x" * 9000])
 def test_what_is_no_key_is_refused_and_not_shown(
     hive: Hive, keys: Path, monkeypatch: pytest.MonkeyPatch, data: bytes

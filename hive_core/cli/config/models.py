@@ -294,7 +294,7 @@ def _check_name(name: str) -> None:
 
 def _read_key(name: str) -> bytes:
     if sys.stdin.isatty():
-        data = str(click.prompt(name, hide_input=True, err=True)).encode()
+        data = str(click.prompt(f"Key of {name}", hide_input=True, err=True)).encode()
     else:
         data = sys.stdin.buffer.read(_KEY_MOST + 2)
     key = data.strip()
