@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import io
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 
 import pytest
 from cli.run import Hive
 
+from hive_core.cli.core.session import Session
+from hive_core.cli.work.chat import Conversation
+from hive_core.errors import Unreachable
 from hive_core.varlink import Message
 
 
@@ -47,3 +54,60 @@ def test_a_missing_answer_exits_with_124(hive: Hive) -> None:
 
     hive.peer.answers["ListMessages"] = lambda _: {"messages": [], "next": None}
     assert hive("chat", "alice", "--wait", "0.05").status == 124
+
+
+def untaken(attempt: int) -> Message:
+    return {"messages": [{"id": "m1", "from": "operator", "attempt": attempt}], "next": None}
+
+
+@dataclass
+class Chat:
+    """A conversation whose second thread has looked once at the inbox of the agent."""
+
+    hive: Hive
+    err: Callable[[], str]
+
+    def text_for(self, attempt: int, state: str = "running") -> str:
+        def inbox(asked: Message) -> Message:
+            assert asked["agent"] == "alice"
+            return untaken(attempt)
+
+        def agents(_: Message) -> Message:
+            return {"agents": [{"name": "alice", "state": state}], "next": None}
+
+        self.hive.peer.answers |= {
+            "Send": lambda _: {"id": "m1"},
+            "ListMessages": inbox,
+            "ListAgents": agents,
+        }
+        talk = Conversation(self.hive.peer.path, "alice", patience=0.01)
+        with closing(Session(self.hive.peer.path)) as session:
+            talk.send(session, "hello")
+        watching = threading.Thread(target=talk.watch_untaken)
+        watching.start()
+        self.hive.peer.wait_for("ListMessages")
+        with talk.changed:
+            talk.lost = Unreachable("over")
+            talk.changed.notify_all()
+        watching.join()
+        return self.err()
+
+
+@pytest.fixture
+def conversation(hive: Hive, capsys: pytest.CaptureFixture[str]) -> Chat:
+    return Chat(hive, lambda: capsys.readouterr().err)
+
+
+def test_a_message_to_an_agent_that_never_asks_for_mail_is_said_to_wait(conversation: Chat) -> None:
+    assert conversation.text_for(attempt=0) == (
+        "your message waits: alice has not asked for its mail; `hive agent show alice` shows what"
+        " it runs\n"
+    )
+
+
+def test_nothing_is_said_of_a_message_that_the_agent_works_on(conversation: Chat) -> None:
+    assert conversation.text_for(attempt=1) == ""
+
+
+def test_nothing_is_said_twice_of_an_agent_that_does_not_run_yet(conversation: Chat) -> None:
+    assert conversation.text_for(attempt=0, state="sleeping") == ""

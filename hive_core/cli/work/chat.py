@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import closing
+from collections.abc import Set
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,19 +29,22 @@ _DOWN: Final = (
 )  # the agent does not receive mail in these states
 # It receives mail once its machine runs; the message is kept until then.
 _LATER: Final = ("sleeping", "starting", "stopping", "deploying")
+_PATIENCE: Final = 3.0  # seconds in which an agent that asks for its mail has taken a message
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 0.0)
 
 
 @dataclass
 class Conversation:
-    """A conversation: one thread sends, another prints the answers."""
+    """A conversation: one thread sends, another prints the answers, a third says what waits."""
 
     socket: str
     name: str
+    patience: float = _PATIENCE
     thread: str = ""
     lost: HiveError | None = None
     open: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
+    looked_up: set[str] = field(default_factory=set)
     live: LiveLines = field(default_factory=LiveLines)
     # The last text that was shown while the agent wrote it, and whether its line is not complete.
     shown: str = ""
@@ -108,12 +112,40 @@ class Conversation:
             click.echo()
         self.in_line = False
 
+    def watch_untaken(self) -> None:
+        """Say of messages that the agent has not taken in time that they wait."""
+        while not self.lost:
+            if waiting := self._await_unanswered():
+                with suppress(HiveError), closing(Session(self.socket)) as session:
+                    self._tell_untaken(session, waiting)
+
+    def _await_unanswered(self) -> set[str]:
+        """New messages that have no answer after some seconds."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.lost or self.open - self.looked_up)
+            fresh = self.open - self.looked_up
+            self.changed.wait_for(lambda: self.lost or fresh <= self.answered, self.patience)
+            self.looked_up |= self.open
+            return fresh - self.answered
+
+    def _tell_untaken(self, session: Session, waiting: Set[str]) -> None:
+        inbox = session.rows("list_messages", "messages", agent=self.name)
+        is_untaken = any(row.get("id") in waiting and not row.get("attempt") for row in inbox)
+        if is_untaken and _state(session, self.name) not in _LATER:  # else it was said at the start
+            with self.printing:
+                self._end_line()
+                say(
+                    f"your message waits: {self.name} has not asked for its mail; `hive agent show"
+                    f" {self.name}` shows what it runs"
+                )
+
     def send(self, session: Session, text: str) -> None:
         thread = self.thread or None
         reply = session.change("send", to=self.name, body=text, thread=thread)
         self.thread = self.thread or str(reply.get("thread") or reply.get("id"))
         with self.changed:
             self.open.add(str(reply.get("id")))
+            self.changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
         """Whether all answers came in time."""
@@ -143,7 +175,8 @@ def chat(session: Session, name: str, seconds: float, *, live: bool | None) -> N
     """Talk to NAME: send each line as a message, print answers as they arrive.
 
     With --live, text that the session of NAME writes in a turn appears as it comes, after `NAME~`.
-    An answer with the same text is not printed again.
+    An answer with the same text is not printed again. A message that NAME has not taken after some
+    seconds waits; the command says so.
 
     At the end of the input the command waits for missing answers. An agent that sleeps or starts
     gets the messages when it runs; the command says so at once. The exit status is 124 when an
@@ -153,6 +186,7 @@ def chat(session: Session, name: str, seconds: float, *, live: bool | None) -> N
     _check_runs(session, name)
     crash_report.report_threads("hive")
     threading.Thread(target=talk.listen, daemon=True).start()
+    threading.Thread(target=talk.watch_untaken, daemon=True).start()
     if sys.stdout.isatty() if live is None else live:
         threading.Thread(target=talk.watch, daemon=True).start()
     if sys.stdin.isatty():
