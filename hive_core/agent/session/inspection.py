@@ -61,10 +61,13 @@ def _parser() -> argparse.ArgumentParser:
 def _records(folder: Path, conversation: str) -> list[Record]:
     """All records of a conversation, also those of its earlier segments."""
     names = conversations(folder)
-    if conversation not in names:
+    if not names:
         raise NotFound(
-            f"no conversation {conversation}; conversations: {', '.join(names) or 'none yet'}"
+            f"cannot read conversation {conversation}: the session of this agent has had no turn,"
+            " and so it has no conversation yet"
         )
+    if conversation not in names:
+        raise NotFound(f"no conversation {conversation}; conversations: {', '.join(names)}")
     return [
         record
         for file in segments(folder / conversation)

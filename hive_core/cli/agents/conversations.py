@@ -6,11 +6,14 @@ The log of a session is root's, in the container of the agent. So root enters th
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from hive_core.cli.agents import enter
 from hive_core.cli.core.lazy import Group
 from hive_core.cli.core.session import Session, complete_agent
+from hive_core.errors import NotFound
 
 _conversation = click.option(
     "--conversation", metavar="NAME", default="main",
@@ -80,6 +83,21 @@ def rewind(session: Session, name: str, conversation: str, turn: int) -> int:
 
 
 def _run(session: Session, name: str, verb: str, words: list[str], turn: int | None) -> int:
+    _check_session(session, name)
     place = enter.locate(session, name, "read the session of")
     turns = [] if turn is None else ["--turn", str(turn)]
     return enter.run_without_input(place, ["hive-agent", "session", verb, *words, *turns])
+
+
+def _check_session(session: Session, name: str) -> None:
+    """Refuse an agent that runs a program of its own, and no session."""
+    row = session.ask("get_agent", agent=name)
+    command = row.get("command")
+    program = [str(word) for word in command] if isinstance(command, list) else []
+    if row.get("runtime") or any("hive-agent" in word for word in program):
+        return
+    runs = f"its command is {shlex.join(program)}" if program else "it has no command"
+    raise NotFound(
+        f"cannot read the session of {name}: it has no session, because it has no runtime; {runs}."
+        f" `hive logs {name}` shows what it printed"
+    )

@@ -130,6 +130,14 @@ def test_a_turn_that_works_on_a_task_is_not_rewound(folder: Path) -> None:
         run_inspection(folder, ["rewind", "--turn", "1"])
 
 
+@pytest.mark.parametrize("command", ["log", "show"])
+def test_a_session_without_a_turn_has_no_conversation_and_says_so(
+    tmp_path: Path, command: str
+) -> None:
+    with pytest.raises(NotFound, match="main: the session of this agent has had no turn"):
+        run_inspection(tmp_path / "none", [command])
+
+
 def test_an_unknown_conversation_is_refused_with_the_known_ones(folder: Path) -> None:
     with pytest.raises(NotFound, match="no conversation task-1; conversations: main"):
         run_inspection(folder, ["show", "--conversation", "task-1"])
