@@ -20,11 +20,25 @@ _CLASS_OF_TODO: Final[Mapping[str, NoticeClass]] = {
 }  # fmt: skip
 _CRITICAL: Final = "critical: "
 # What happens to a budget that people are told of; others give it or take it back.
-_SHORT: Final = frozenset({"low", "used_up", "owed", "stopped"})
+_SHORT: Final[Mapping[str, str]] = {
+    "low": "runs low", "used_up": "is used up", "owed": "was overdrawn",
+    "stopped": "is used up, and its work is stopped",
+}  # fmt: skip
 _ENDED: Final = frozenset({"done", "cancelled"})
 SILENT: Final = "silent"
-_STATES: Final[Mapping[str, str]] = {"failed": "has failed", "parked": "is parked"}
-_NAMES: Final[Mapping[str, str]] = {"refused_commit": "commit refused", "alarm": "alarm"}
+# A sentence for each kind; `agent` is the name, `outcome` that of the item.
+_TITLES: Final[Mapping[str, str]] = {
+    "question": "{agent} asks a question", "escalation": "{agent} escalates a problem",
+    "plan": "{agent}'s plan waits for your approval",
+    "judgement": "{agent}'s result waits for your verdict",
+    "approval": "a change of {agent} waits for your approval",
+    "failed": "{agent} has failed", "parked": "{agent} is parked",
+    "quarantine": "{agent} is in quarantine", "budget": "{agent}'s budget {outcome}",
+    TASK_ENDED: "{agent}'s task ended: {outcome}",
+    "alarm": "hived raised an alarm about {agent}", "refused_commit": "hived refused a commit",
+    SILENT: "hived does not answer",
+}  # fmt: skip
+_HOST: Final = "this host"  # what it is about where that is no agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +46,7 @@ class NoticeItem:
     """`key` identifies the item. An agent may have written `text`.
 
     `id` is what settles it: of a question, a task, an approval, or the name of an agent. `task` is
-    the one whose own budget it is about.
+    the one whose own budget it is about, `outcome` what hived says of a budget or of a task's end.
     """
 
     key: str
@@ -42,6 +56,7 @@ class NoticeItem:
     text: str = ""
     id: str = ""
     task: str = ""
+    outcome: str = ""
 
     def is_for(self, route: NotifyRoute) -> bool:
         """Whether the receiver asked for such items."""
@@ -51,13 +66,11 @@ class NoticeItem:
         return not route.agents or is_for_all or self.agent in route.agents
 
     def title(self, route: NotifyRoute) -> str:
-        """The line that is sent: with what the route lets leave the host."""
+        """The sentence that is sent: with what the route lets leave the host."""
         if route.text == "none":
-            return f"hive: {self.notice_class}"
-        if self.agent and (state := _STATES.get(self.kind)):
-            return f"hive: {self.agent} {state}"
-        about = f" of {self.agent}" if self.agent else ""
-        return f"hive: {_NAMES.get(self.kind, self.kind)}{about}"
+            return f"hive has a notice: {self.notice_class}"
+        sentence = _TITLES.get(self.kind, "{agent} needs you")
+        return f"hive: {sentence.format(agent=self.agent or _HOST, outcome=self.outcome)}"
 
     def place(self, route: NotifyRoute) -> str:
         """The path of its page on the dashboard; empty where the route may name nothing."""
@@ -90,17 +103,17 @@ def event_item(event: Row) -> NoticeItem | None:
     fields = event.get("fields")
     about: Row = fields if isinstance(fields, dict) else {}
     seq, target = event.get("seq"), str(event.get("target") or "")
-    kind = event.get("kind")
-    if kind == "budget" and event.get("operation") in _SHORT:
+    kind, outcome = event.get("kind"), _SHORT.get(str(event.get("operation")))
+    if kind == "budget" and outcome:
         text, task = str(event.get("reason") or ""), str(about.get("task") or "")
-        return NoticeItem(f"budget:{seq}", "budget", "budget", target, text, target, task)
+        return NoticeItem(f"budget:{seq}", "budget", "budget", target, text, target, task, outcome)
     if kind == "task" and about.get("assigner") == "operator" and about.get("state") in _ENDED:
-        text = str(event.get("reason") or about.get("status") or about.get("state"))
-        task = str(about.get("task"))
-        return NoticeItem(f"task:{task}", TASK_ENDED, "done", target, text, task)
+        outcome = str(about.get("status") or about.get("state"))
+        text, task = str(event.get("reason") or outcome), str(about.get("task"))
+        return NoticeItem(f"task:{task}", TASK_ENDED, "done", target, text, task, outcome=outcome)
     return None
 
 
 def silent_item() -> NoticeItem:
     """hived does not answer."""
-    return NoticeItem(SILENT, "hived does not answer", "urgent", "", "no answer for 60 s")
+    return NoticeItem(SILENT, SILENT, "urgent", "", "no answer for 60 s")

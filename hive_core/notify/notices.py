@@ -94,6 +94,7 @@ class HeldEvent(BaseModel):
     text: str = ""
     id: str = ""
     task: str = ""
+    outcome: str = ""
 
     @property
     def item(self) -> NoticeItem:
@@ -125,7 +126,7 @@ def hold_events(state: RouteState, route: NotifyRoute, items: Sequence[NoticeIte
     new = [
         HeldEvent(
             key=item.key, kind=item.kind, notice_class=item.notice_class, agent=item.agent,
-            text=item.text, id=item.id, task=item.task,
+            text=item.text, id=item.id, task=item.task, outcome=item.outcome,
         )
         for item in chosen
     ]  # fmt: skip
@@ -216,7 +217,7 @@ def _remind(
         if due <= known.reminders:
             continue
         shown[item.key] = known.model_copy(update={"reminders": due})
-        notices.append(_notice_of(route, item, "reminder", f"{item.title(route)}, still"))
+        notices.append(_notice_of(route, item, "reminder", f"{item.title(route)} (reminder)"))
     if len(notices) > WINDOW_MOST:
         return [_sum_up("reminder", "reminders", notices)]
     return notices
@@ -241,6 +242,7 @@ def _sum_up(kind: NoticeKind, key: str, notices: Sequence[Notice]) -> Notice:
     more = len(notices) - len(titles)
     lines = [*titles, *([f"and {more} more"] if more else [])]
     return Notice(
-        kind=kind, key=key, notice_class=notices[0].notice_class, title=f"hive: {numbers}",
+        kind=kind, key=key, notice_class=notices[0].notice_class,
+        title=f"hive has {len(notices)} notices: {numbers}",
         body="\n".join(dict.fromkeys(lines)),
     )  # fmt: skip

@@ -119,7 +119,7 @@ def test_a_question_arrives_and_its_link_answers_it(host: HiveHost, phone: NtfyT
     question = ask_colour(host)
     host.until(lambda: notices_of(phone, question), "no notice arrives", 30)
     (notice,) = notices_of(phone, question)
-    assert (notice["title"], notice["message"]) == ("hive: question of root", "Which colour?")
+    assert (notice["title"], notice["message"]) == ("hive: root asks a question", "Which colour?")
     actions = notice["actions"]
     assert [action["label"] for action in actions] == ["Open", "red", "green"]
     assert notice["click"] == actions[0]["url"] == f"http://localhost:4483/questions/{question}"

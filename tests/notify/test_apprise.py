@@ -29,7 +29,7 @@ from hive_core.notify.senders import Sender
 STANDIN = Path(next(iter(fixtures.__path__))) / "apprise_standin"
 ROUTE = NotifyRoute(type="apprise")
 NOTICE = Notice(
-    kind="new", key="question:q1", notice_class="needs-input", title="hive: question of ann",
+    kind="new", key="question:q1", notice_class="needs-input", title="hive: ann asks a question",
     body="which colour?",
 )  # fmt: skip
 
@@ -66,8 +66,8 @@ def test_a_notice_reaches_each_address_of_the_secret(credentials: Path) -> None:
         silent = NOTICE.model_copy(update={"body": ""})
         assert send(sender, silent) == Delivered()
     expected = [
-        ("hive: question of ann", "which colour?"),
-        ("hive: question of ann", "hive: question of ann"),
+        ("hive: ann asks a question", "which colour?"),
+        ("hive: ann asks a question", "hive: ann asks a question"),
     ]
     assert texts(one) == texts(other) == expected
 

@@ -137,7 +137,7 @@ def test_an_item_is_sent_replaced_by_its_end_and_has_one_name(harness: NotifierH
 
     harness.run(tell)
     first, last = harness.twin.messages
-    assert first["title"] == last["title"] == "hive: question of ann"
+    assert first["title"] == last["title"] == "hive: ann asks a question"
     assert first["sequence_id"] == last["sequence_id"]
     assert (first["priority"], last["priority"]) == (4, 1)
     assert first["click"] == "http://localhost:4483/questions/q1"
@@ -192,7 +192,9 @@ def test_events_before_the_first_start_are_not_told_and_those_of_a_break_are(
     harness.source.log.append({**ended, "seq": 2, "fields": {**ended["fields"], "task": "t2"}})  # type: ignore[dict-item]  # JSON
     harness.run(harness.step)
     harness.run(harness.step)
-    assert [message["title"] for message in harness.twin.messages] == ["hive: task ended of ann"]
+    assert [message["title"] for message in harness.twin.messages] == [
+        "hive: ann's task ended: done"
+    ]
 
 
 def test_a_receiver_that_asks_to_wait_is_waited_for(harness: NotifierHarness) -> None:

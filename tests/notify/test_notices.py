@@ -62,14 +62,57 @@ def test_an_alarm_about_an_agent_is_sent_by_the_routes_of_other_agents_too() -> 
     rows: list[Row] = [{"kind": "alarm", "id": "", "agent": "bob", "text": "bob failed 3 times"}]
     (item,) = todo_items(rows)
     assert item.is_for(ROUTE.model_copy(update={"agents": ("lead",)}))
-    assert item.title(ROUTE) == "hive: alarm of bob"
+    assert item.title(ROUTE) == "hive: hived raised an alarm about bob"
 
 
-@pytest.mark.parametrize(("kind", "says"), [("failed", "has failed"), ("parked", "is parked")])
-def test_the_title_of_a_failure_is_a_sentence(kind: str, says: str) -> None:
+@for_each("kind, title", [
+    ("question", "bob asks a question"), ("escalation", "bob escalates a problem"),
+    ("plan", "bob's plan waits for your approval"),
+    ("judgement", "bob's result waits for your verdict"),
+    ("approval", "a change of bob waits for your approval"), ("failed", "bob has failed"),
+    ("parked", "bob is parked"), ("quarantine", "bob is in quarantine"),
+    ("alarm", "hived raised an alarm about bob"),
+])  # fmt: skip
+def test_the_title_of_what_waits_is_a_sentence(kind: str, title: str) -> None:
     (item,) = todo_items([{"kind": kind, "id": "bob", "agent": "bob", "text": "x", "since": 1.0}])
-    assert item.title(ROUTE) == f"hive: bob {says}"
-    assert item.title(ROUTE.model_copy(update={"text": "none"})) == "hive: failed"
+    assert item.title(ROUTE) == f"hive: {title}"
+    silent = item.title(ROUTE.model_copy(update={"text": "none"}))
+    assert silent == f"hive has a notice: {item.notice_class}"
+
+
+@for_each("row, title", [
+    ({"kind": "alarm", "text": "the disk is full"}, "hived raised an alarm about this host"),
+    ({"kind": "refused_commit", "id": "c0ffee"}, "hived refused a commit"),
+    ({"kind": "approval", "id": "a1"}, "a change of this host waits for your approval"),
+])  # fmt: skip
+def test_the_title_of_what_is_about_no_agent_names_the_host(row: Row, title: str) -> None:
+    (item,) = todo_items([{"agent": "", **row}])
+    assert item.title(ROUTE) == f"hive: {title}"
+
+
+@for_each("operation, title", [
+    ("low", "ann's budget runs low"), ("used_up", "ann's budget is used up"),
+    ("owed", "ann's budget was overdrawn"),
+    ("stopped", "ann's budget is used up, and its work is stopped"),
+])  # fmt: skip
+def test_the_title_of_a_budget_says_what_happened_to_it(operation: str, title: str) -> None:
+    item = event_item({"seq": 5, "kind": "budget", "operation": operation, "target": "ann"})
+    assert item is not None
+    assert item.title(ROUTE) == f"hive: {title}"
+
+
+def test_the_title_of_a_tasks_end_says_how_it_ended_also_when_it_was_held() -> None:
+    fields = {"task": "t1", "assigner": "operator", "state": "done", "status": "partial"}
+    task = {"seq": 4, "kind": "task", "target": "ann", "operation": "finish", "fields": fields}
+    item = event_item({**task, "reason": "half of it"})
+    assert item is not None
+    state = hold_events(RouteState(), ROUTE, [item])
+    (notice,), _ = decide_notices(ROUTE, state, [], NOON)
+    assert notice.title == "hive: ann's task ended: partial"
+
+
+def test_the_title_of_a_silent_hived_is_a_sentence() -> None:
+    assert silent_item().title(ROUTE) == "hive: hived does not answer"
 
 
 def test_ended_tasks_of_the_operator_and_budgets_are_told() -> None:
@@ -91,8 +134,9 @@ def test_ended_tasks_of_the_operator_and_budgets_are_told() -> None:
 
 @for_each(
     "text, title, body, place",
-    [("none", "hive: needs-input", "", ""), ("title", "hive: question of ann", "", "/questions/q1"),
-     ("full", "hive: question of ann", "which colour?", "/questions/q1")],
+    [("none", "hive has a notice: needs-input", "", ""),
+     ("title", "hive: ann asks a question", "", "/questions/q1"),
+     ("full", "hive: ann asks a question", "which colour?", "/questions/q1")],
 )  # fmt: skip
 def test_a_route_says_what_leaves_the_host(text: str, title: str, body: str, place: str) -> None:
     route = ROUTE.model_copy(update={"text": text})
@@ -154,11 +198,11 @@ def test_more_than_ten_in_ten_minutes_are_one_digest() -> None:
     items = [question(number) for number in range(25)]
     notices, state = decide_notices(ROUTE, RouteState(), items, NOON)
     assert [notice.kind for notice in notices] == ["digest"]
-    assert notices[0].title == "hive: 25 needs-input"
+    assert notices[0].title == "hive has 25 notices: 25 needs-input"
     more = [question(number) for number in range(25, 60)]
     assert kinds(ROUTE, state, *items, *more, now=NOON + 60) == []
     later = decide_notices(ROUTE, state, [*items, *more], NOON + WINDOW)[0]
-    assert [notice.title for notice in later] == ["hive: 35 needs-input"]
+    assert [notice.title for notice in later] == ["hive has 35 notices: 35 needs-input"]
 
 
 def test_reminders_beyond_ten_in_ten_minutes_make_no_digest_of_nothing() -> None:

@@ -61,8 +61,10 @@ def ask_question(made: World) -> None:
 @pytest.mark.parametrize(
     ("happen", "title"),
     [
-        (wait_for_operator, "hive: approval of ann"), (wait_for_plan, "hive: plan of ann"),
-        (wait_for_verdict, "hive: judgement of ann"), (ask_question, "hive: question of root"),
+        (wait_for_operator, "hive: a change of ann waits for your approval"),
+        (wait_for_plan, "hive: ann's plan waits for your approval"),
+        (wait_for_verdict, "hive: ann's result waits for your verdict"),
+        (ask_question, "hive: root asks a question"),
     ],
 )  # fmt: skip
 def test_what_waits_is_told_within_a_second(
