@@ -8,9 +8,11 @@ import os
 
 import pytest
 from cli.run import Hive
+from each import for_each
 from typing_extensions import override
 
 from hive_core.cli.core.watch import redraw
+from hive_core.cli.host.todo import age
 from hive_core.errors import NotFound
 from hive_core.varlink import Message
 
@@ -163,6 +165,13 @@ def test_dead_letters_of_destroyed_agents_are_listed_behind_yours(mail: Hive) ->
     shown = mail("inbox", "show", "g1").out
     assert "dead       destroyed" in shown
     assert "to         ann (destroyed)" in shown
+
+
+@for_each("names", [[], ["bob"]])
+def test_dead_letters_are_listed_with_their_age(mail: Hive, names: list[str]) -> None:
+    head, row, *_ = mail("inbox", *names, "--dead").out.splitlines()
+    assert "AGE" in head.split()
+    assert row.split()[1] == age(1.0)
 
 
 def test_who_finds_no_dead_letters_is_told_where_others_are(hive: Hive) -> None:

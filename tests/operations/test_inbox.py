@@ -258,6 +258,19 @@ def test_a_login_that_may_operate_acknowledges_the_letters_of_the_operator_alone
     assert world.fault("a1", "clear_inbox", ids=[second]) == "NotAllowed"
 
 
+def test_the_todo_list_says_since_when_there_are_dead_letters(world: World) -> None:
+    for text in ("one", "two"):
+        put(world, text)
+        world.advance(60)
+        (letter,) = rows(world.call("a1", "recv")["messages"])
+        world.call("a1", "nack", ids=[letter["id"]], dead=True)
+        world.advance(60)
+    (row,) = [row for row in rows(world.call("operator", "todo")["todo"])
+              if row["kind"] == "dead_letters"]  # fmt: skip
+    assert row["text"] == "2 that a1 did not receive"
+    assert row["since"] == pytest.approx(world.clock.now() - 180, abs=1)
+
+
 def test_the_inbox_of_the_operator_is_cleared_up_to_the_newest_that_the_todo_list_counts(
     world: World,
 ) -> None:

@@ -26,6 +26,7 @@ from hive_core.cli.core.output import (
 )
 from hive_core.cli.core.session import Session, complete_agent, complete_message, entries
 from hive_core.cli.core.units import quantity
+from hive_core.cli.host.todo import age
 from hive_core.errors import NotFound
 
 _FIRST: Final = (
@@ -33,9 +34,10 @@ _FIRST: Final = (
     Column("relation", priority=2),
 )  # fmt: skip
 INBOX: Final = Listing("id", (*_FIRST, Column("body")), "no messages")
-DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body")), "no dead letters")
+_DEAD: Final = (_FIRST[0], Column("sent_at", "age", age, priority=1), *_FIRST[2:])
+DEAD: Final = Listing("id", (*_DEAD, Column("dead_why", "why"), Column("body")), "no dead letters")
 _ALL_DEAD: Final = Listing(
-    "id", (*_FIRST, Column("to"), Column("dead_why", "why"), Column("body")),
+    "id", (*_DEAD, Column("to"), Column("dead_why", "why"), Column("body")),
     "no dead letters of yours or of destroyed agents; `hive todo` names the agents that have some",
 )  # fmt: skip
 _AT_ONCE: Final = 100

@@ -279,14 +279,15 @@ class Messages:
         box = self._boxes.find(recipient)
         return box.dead.count if box else 0
 
-    def recent_dead(self, recipient: str, since: float) -> int:
-        """The number of dead letters of the recipient that were sent since then."""
+    def recent_dead(self, recipient: str, since: float) -> tuple[int, float | None]:
+        """How many of its dead letters were sent since then, and when the first died, if known."""
         box = self._boxes.find(recipient)
         if box is None or not box.dead.count:
-            return 0
-        sql = "SELECT COUNT(*) FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id >= ?"
-        count: int = self._db.value(sql, (box.number, int(MessageState.DEAD), int(since * 1e6)))
-        return count
+            return 0, None
+        sql = "SELECT COUNT(*), MIN(died) FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
+        place = (box.number, int(MessageState.DEAD), int(since * 1e6))
+        count, died = self._db.row(f"{sql} AND id >= ?", place) or (0, None)
+        return count, None if died is None else died / 1e6
 
     def newest(self, recipient: str) -> str:
         """The id of the newest message that waits; empty: none."""

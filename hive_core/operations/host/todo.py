@@ -166,8 +166,9 @@ def _mail(call: Call) -> Iterator[TodoRow]:
         yield row.model_copy(update={"up_to": mail.newest(THE_OPERATOR)})
     for uuid in mail.parties():
         name = THE_OPERATOR if uuid == THE_OPERATOR else call.hive.name(uuid)
-        if name is not None and (count := mail.recent_dead(uuid, call.now - DEAD_SHOWN)):
-            row = _row("dead_letters", name, name, f"{count} that {name} did not receive")
+        count, since = mail.recent_dead(uuid, call.now - DEAD_SHOWN)
+        if name is not None and count:
+            row = _row("dead_letters", name, name, f"{count} that {name} did not receive", since)
             yield row.model_copy(update={"as_of": str(mail.last_death(uuid))})
 
 
