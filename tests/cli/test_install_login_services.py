@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from hive_core.cli.host.install.login_services import (
     renew_tokens,
 )
 from hive_core.cli.host.install.machine import HostMachine
+from hive_core.errors import Busy, HiveError, NotFound
+from hive_core.varlink import Message
 
 ROUTE = '[notify.routes.phone]\ntype = "ntfy"\nurl = "https://ntfy.sh"\ntopic = "t"\n'
 RECEIVER = '[otel]\nurl = "http://localhost:4318/v1/traces"\n'
@@ -110,6 +113,60 @@ def test_without_a_receiver_there_is_nothing_to_do_where_it_does_not_run(
     with closing(Session(hive.peer.path)) as session:
         install_login_service(machine, session, service, config)
     assert machine.told == []
+
+
+def set_up(machine: HostMachine, session: Session, service: ServiceWithLogin, file: Path) -> None:
+    install_login_service(machine, session, service, file)
+
+
+def renew(machine: HostMachine, session: Session, service: ServiceWithLogin, file: Path) -> None:
+    renew_tokens(machine, session, (service,), file)
+
+
+@pytest.mark.parametrize("apply", [set_up, renew])
+@pytest.mark.parametrize("others", [[], [{"login": "l2", "name": "mine"}]])
+@pytest.mark.parametrize("service", [NOTIFY, OTEL])
+def test_a_service_that_is_no_longer_wanted_loses_its_token_and_its_account(
+    hive: Hive, tmp_path: Path, service: ServiceWithLogin, others: list[Message],
+    apply: Callable[..., None],
+) -> None:  # fmt: skip
+    """The account stays where the operator has opened another login of it."""
+    config, token = tmp_path / "hive.toml", tmp_path / "login"
+    config.write_text("[notify]\n[otel]\n", encoding="utf-8")
+    token.write_text("token_x\n", encoding="utf-8")
+    logins = [{"login": "l1", "name": service.unit}, *others]
+    hive.peer.answers |= {
+        "ListLogins": lambda _: {"logins": logins, "next": None}, "EndLogin": lambda _: {},
+        "RemoveAccount": lambda _: {},
+    }  # fmt: skip
+    with closing(Session(hive.peer.path)) as session:
+        apply(RecordingMachine(), session, replace(service, token=token), config)
+    assert not token.exists()
+    ended = [params["login"] for params in hive.peer.params_of("EndLogin")]
+    removed = [params["account"] for params in hive.peer.params_of("RemoveAccount")]
+    assert (ended, removed) == ((["l1"], []) if others else ([], [service.account]))
+
+
+def test_a_token_whose_account_is_gone_is_removed_and_one_that_did_not_end_stays(
+    hive: Hive, machine: RecordingMachine, tmp_path: Path
+) -> None:
+    """The next setup tries again."""
+    config, token = tmp_path / "hive.toml", tmp_path / "login"
+    config.write_text("[notify]\n", encoding="utf-8")
+    token.write_text("token_x\n", encoding="utf-8")
+    hive.peer.answers["ListLogins"] = lambda _: {"logins": [], "next": None}
+    refusals: list[HiveError] = [Busy("starting"), NotFound("no account hive-notify")]
+
+    def refuse(_: Message) -> Message:
+        raise refusals.pop(0)
+
+    hive.peer.answers["RemoveAccount"] = refuse
+    with closing(Session(hive.peer.path)) as session:
+        with pytest.raises(Busy):
+            install_login_service(machine, session, replace(NOTIFY, token=token), config)
+        assert token.exists()
+        install_login_service(machine, session, replace(NOTIFY, token=token), config)
+    assert not token.exists()
 
 
 DAY = 86_400.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from hive_core.cli.core.session import Session
 from hive_core.cli.host.install import layout
 from hive_core.cli.host.install.layout import File
 from hive_core.cli.host.install.machine import HostMachine, settings
+from hive_core.errors import NotFound
 
 _DAYS: Final = 365
 _RENEW_SECONDS: Final = 30 * 86_400.0
@@ -64,12 +66,14 @@ def renew_tokens(
 ) -> None:  # fmt: skip
     """Where the settings want a service whose token is missing or ends soon, make a new one.
 
-    Whether the service is enabled is the configuration's. It may wait for this, so that nothing
-    waits for its restart.
+    A service that they no longer want loses its access. Whether one is enabled is the
+    configuration's. It may wait for this, so that nothing waits for its restart.
     """
     document = settings(config)
     for service in services:
-        if service.has_receiver(document) and not _has_token(session, service):
+        if not service.has_receiver(document):
+            _end_access(machine, session, service)
+        elif not _has_token(session, service):
             _make_token(machine, session, service)
             machine.run("systemctl", "restart", "--no-block", service.unit)
 
@@ -78,7 +82,7 @@ def install_login_service(
     machine: HostMachine, session: Session, service: ServiceWithLogin,
     config: Path = Path(layout.CONFIG),
 ) -> None:  # fmt: skip
-    """Start a service where hive.toml wants it, and stop it where not.
+    """Start a service where hive.toml wants it; where not, stop it and end its access.
 
     A new token replaces the one before: a repeated `hive setup` keeps it from expiring.
     """
@@ -86,6 +90,7 @@ def install_login_service(
     if not service.has_receiver(settings(config)):
         if machine.disable(unit) and service.has_alarms:
             machine.run("systemctl", "reload", "hived.service")
+        _end_access(machine, session, service)
         return
     _make_token(machine, session, service)
     machine.run("systemctl", "enable", "--quiet", unit)
@@ -110,6 +115,24 @@ def _make_token(machine: HostMachine, session: Session, service: ServiceWithLogi
         raise
     for login in before:
         session.change("end_login", login=login)
+
+
+def _end_access(machine: HostMachine, session: Session, service: ServiceWithLogin) -> None:
+    """End the tokens of a service that has one, then remove its file; the file last, to try again.
+
+    Its account is removed too, unless it has other logins, which the operator has opened.
+    """
+    if not service.token.exists():
+        return
+    logins = list(session.rows("list_logins", "logins", account=service.account))
+    own = [str(row.get("login")) for row in logins if row.get("name") == service.unit]
+    if len(own) == len(logins):
+        with suppress(NotFound):
+            session.change("remove_account", account=service.account)
+    else:
+        for login in own:
+            session.change("end_login", login=login)
+    machine.remove([service.token])
 
 
 def _has_token(session: Session, service: ServiceWithLogin) -> bool:
