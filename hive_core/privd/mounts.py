@@ -223,18 +223,19 @@ def mount_job(action: RunJob) -> None:
 
 
 def detach(uuid: str) -> bool:
-    """Unmount everything of one agent or job and remove its mount points."""
+    """Unmount everything of one agent or job, then remove its mount points, which must be empty."""
     place = tree.MOUNTS / uuid
     if not place.is_dir():
         return False
-    for leaf in place.iterdir():
-        _clear(leaf)
+    for leaf in [_clear(leaf) for leaf in place.iterdir()]:
         leaf.rmdir() if leaf.is_dir() else leaf.unlink()  # argv, and a killed systemd-nspawn's lock
     place.rmdir()
     return True
 
 
-def _clear(target: Path) -> None:
+def _clear(target: Path) -> Path:
+    """Unmount what is mounted at this place, and return the place."""
     with suppress(OSError):  # EINVAL: nothing is mounted there
         while True:
             _call("unmount", "umount2", bytes(target), _DETACH_NOFOLLOW)
+    return target
