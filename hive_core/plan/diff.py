@@ -7,7 +7,7 @@ next pass plans the rest. Once all is applied, planning again gives no steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -111,13 +111,22 @@ class _Planner:
             self._add_living(places[uuid], uuid in blocked)
         gone = machines.keys() | self._desired.archives.keys() if dirty is None else set(dirty)
         moved = {step.action.target[-1] for step in tree if isinstance(step.action, MoveNode)}
-        copies = {copied_root(uuid) for uuid in places} if gone - places.keys() else set[str]()
-        for uuid in sorted(gone - places.keys() - copies):
+        for uuid in sorted(self._destroyed_agents(gone)):
             self._add_destroyed_agent(uuid, moved)
         strays = self._observed.orphans if dirty is None else ()
         return ReconcilePlan(
             tree, self._agents, self._waits, tuple(self._queued), (*strays, *self._reports)
         )
+
+    def _destroyed_agents(self, uuids: Set[str]) -> Set[str]:
+        """Those that do not live, without copies of images, which are the affair of their agents.
+
+        Also a destroyed agent clears its own, once its copying has ended.
+        """
+        places, archives = self._desired.places.by_uuid, self._desired.archives
+        if not (gone := uuids - places.keys()):
+            return gone
+        return gone - {copied_root(uuid) for uuid in (*places, *archives)}
 
     def _order(self, dirty: Iterable[str] | None) -> list[str]:
         places = self._desired.places

@@ -10,6 +10,7 @@ from fixtures.plans import uuid as numbered
 from hive_core.model.agents.agent import SubtreeLimits
 from hive_core.model.agents.machine import DesiredState, Exit, FailureHistory, State
 from hive_core.plan import actions as a
+from hive_core.plan.agent_steps import copied_root
 from hive_core.plan.daemon_actions import Forget, Listen, ShowIdentity, ShowView
 from hive_core.plan.diff import USUAL, early_plan, plan
 from hive_core.plan.state import facts, state_of
@@ -288,6 +289,22 @@ def test_a_destroyed_agent_is_ended_archived_and_deleted_in_due_time() -> None:
     assert last == [a.RunJob, a.DropArchive, Forget]
     world.converge()
     assert (uuid in store.archives, uuid in world.archives) == (False, False)
+
+
+def test_the_copied_image_of_a_destroyed_agent_is_removed_by_its_own_steps_alone() -> None:
+    """Its copying may end after it was destroyed. `hive gc` would purge the same folder beside it:
+    where the agent is restored meanwhile, beside the next copy of its image.
+    """
+    world = running()
+    uuid, copy = world.uuid("dan"), copied_root(world.uuid("dan"))
+    world.change(world.hive.without("dan"))
+    world.converge()
+    world.host.storage.roots.add(copy)
+    desired = replace(world.desired, unclaimed={copy})
+    result = plan(desired, world.host.snapshot(), world.moment)
+    work = {of: [type(step.action) for step in steps] for of, steps in result.agents.items()}
+    assert work == {uuid: [a.RunJob, a.DropRoot]}
+    assert result.reports == ()
 
 
 def test_the_exit_record_of_a_unit_that_came_up_late_is_removed() -> None:
