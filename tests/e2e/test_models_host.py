@@ -111,7 +111,8 @@ def reloading_models(host: HiveHost, text: str) -> Iterator[None]:
 
 
 def answer_of(host: HiveHost, alias: str) -> str:
-    return host.run("hive", "model", "test", alias, check=False).stdout
+    done = host.run("hive", "model", "test", alias, check=False)
+    return str(done.stdout + done.stderr)
 
 
 def exposure(host: HiveHost, unit: str) -> float:
