@@ -60,7 +60,8 @@ def _check_settings() -> None:
 @click.option(
     "--tokens", "only_tokens", is_flag=True,
     help="Only make the tokens of hive-notify and hive-otel, where hive.toml has a receiver and the"
-    " token is missing or ends within 30 days. The NixOS module runs this.",
+    " token is missing or ends within 30 days, and end that of one without a receiver. The NixOS"
+    " module runs this.",
 )  # fmt: skip
 @click.pass_obj
 def setup(session: Session, *, only_tokens: bool) -> None:
