@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from fixtures.chromium import FOREIGN, Browser
 from fixtures.dashboard import Answer, ServedDashboard, free_socket, served_dashboard
-from fixtures.fake_broker import FakeBroker, fake_broker
+from fixtures.fake_broker import FakeBroker, Unending, fake_broker
 from fixtures.hostile_answers import Fixed, HostileAnswers
 from fixtures.hostile_text import HOSTILE
 from fixtures.page_shape import Shape, read_shape
@@ -157,10 +157,10 @@ def choose_answers(answers: HostileAnswers) -> dict[str, Any]:
     events = {**answers.of("list_events"), "events": list(_events(answers)), "next": "99"}
     return {
         "GetApproval": Fixed(approval), "ListPlans": Fixed(plan), "GetTask": Fixed(task),
-        "GetQuestion": Fixed(question), "WatchAgents": lambda _: [first, then],
+        "GetQuestion": Fixed(question), "WatchAgents": lambda _: Unending([first, then]),
         "Todo": Fixed({**todo, "todo": items}), "BeginConfirmation": Fixed(begun),
         "OpenLogin": Fixed({**answers.of("open_login"), **login}),
-        "ListEvents": Fixed(events),
+        "ListEvents": lambda call: Unending([events, events]) if "every" in call else events,
     }  # fmt: skip
 
 
