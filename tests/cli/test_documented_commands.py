@@ -12,7 +12,7 @@ import io
 import re
 import shlex
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,7 +113,7 @@ def words_of(text: str) -> list[str]:
     return words
 
 
-@lru_cache
+@cache
 def options_of_agent(name: str) -> frozenset[str]:
     """What the help of a command of `hive-agent` names."""
     said = io.StringIO()
