@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from hive_core.broker.call import Call
+from hive_core.broker.call import Call, Change, EventTarget, Record
 from hive_core.errors import StorageFull
 from hive_core.ledger.audit.event_json import Form, form
 from hive_core.ledger.audit.events import AuditEntry
@@ -16,6 +16,7 @@ from hive_core.model.agents.subagent import split_address
 from hive_core.model.wire.record import OPERATOR
 
 if TYPE_CHECKING:
+    from hive_core.broker.operation import Result
     from hive_core.broker.outcome import AuthorizedCall
     from hive_core.ledger.core.ledger import Ledger
 
@@ -57,6 +58,13 @@ def call_entry(
         kind, call.uuid, operation, party, kind != REFUSED, rule, reason,
         commit or call.hive.commit, call.request, call.now, fields,
     )  # fmt: skip
+
+
+def _retarget(entry: AuditEntry, target: EventTarget) -> AuditEntry:
+    """The entry with this target; `judged` names the agent against which the call was judged."""
+    judged = entry.fields.get("target_name", "")
+    fields = {**entry.fields, "judged": judged, "target_name": target.name}
+    return entry._replace(target=target.uuid, fields=fields)
 
 
 def _login_fields(call: Call) -> dict[str, object]:
@@ -146,12 +154,13 @@ class Audit:
         return self.admits(_connect_key(party), now)
 
     def record(
-        self, kind: str, case: AuthorizedCall, commit: str, fields: Mapping[str, object]
+        self, case: AuthorizedCall, outcome: Change[Result] | Record[Result], commit: str
     ) -> None:
         """Record an effect. A repeated call has the same line except for request and time."""
-        call, decision = case.call, case.decision
-        if fields or call.uuid == OPERATOR or call.sub is not None:
-            self.write(call_entry(kind, call, case.judgement, commit, fields))
+        call, decision, kind, fields = case.call, case.decision, outcome.kind, outcome.fields
+        if fields or outcome.target or call.uuid == OPERATOR or call.sub is not None:
+            entry = call_entry(kind, call, case.judgement, commit, fields)
+            self.write(entry if outcome.target is None else _retarget(entry, outcome.target))
             return
         target = case.target
         specs = call.hive.specs

@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar, final
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    final,
+)
 
 from hive_core.broker.operation import Result
 from hive_core.broker.row_versions import RowVersions
@@ -274,6 +284,16 @@ class SlowReadSources(Protocol):
         ...
 
 
+class EventTarget(NamedTuple):
+    """The agent that an event has as its target, where the call was not judged against it.
+
+    So the event of `spawn` names the agent that was created, and not the one above it.
+    """
+
+    uuid: str
+    name: str
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Change(Generic[R_co]):
@@ -289,6 +309,7 @@ class Change(Generic[R_co]):
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     trailers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Trailers beside those that every commit has."""
+    target: EventTarget | None = None
 
 
 @final
@@ -306,12 +327,14 @@ class Record(Generic[R_co]):
     audited: bool
     kind: str
     """What sort of event it is in the log."""
+    target: EventTarget | None
 
     def __init__(  # a dataclass calls a function for the default of `fields`
         self, result: R_co, fields: Mapping[str, object] = _NOTHING, *, audited: bool = False,
-        kind: str = "record",
+        kind: str = "record", target: EventTarget | None = None,
     ) -> None:  # fmt: skip
         self.result, self.fields, self.audited, self.kind = result, fields, audited, kind
+        self.target = target
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def record_effect(
         strike_rights(call.ledger, call.hive, hive)
     text = reply.body(outcome.result)
     if operation.mutates and not outcome.audited:
-        audit.record(outcome.kind, case, hive.commit, outcome.fields)
+        audit.record(case, outcome, hive.commit)
         case.batch.wakes |= _RECORDED
         if case.key is not None:
             idempotency.store_result(call, operation, case.params, case.key, text)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from uuid import uuid4
 
-from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.call import Call, Change, EventTarget, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.agents.agent import AgentSpec, Profile, Role, Tier
@@ -82,7 +82,7 @@ def _change_maid(call: Call) -> Change[BuiltInCreated] | Record[BuiltInCreated]:
     else:
         return Record(made, audited=True)
     hive = call.hive.with_spec(name, spec.model_copy(update={"capabilities": held}))
-    return Change(made, hive, message)
+    return Change(made, hive, message, target=EventTarget(spec.id, name))
 
 
 def missing_profiles(hive: Hive, settings: Settings) -> Iterator[Profile]:
@@ -116,7 +116,8 @@ def creation_of(profile: Profile) -> Callable[[Call], Change[BuiltInCreated]]:
         call.ledger.runs.want(spec.id, DesiredState.RUNNING, call.now, reason=f"the {profile}")
         made = BuiltInCreated(name=profile.value, uuid=spec.id)
         call.notify(f"run:{spec.id}")
-        return Change(made, hive, f"create the {profile}")
+        target = EventTarget(spec.id, made.name)
+        return Change(made, hive, f"create the {profile}", target=target)
 
     return make
 

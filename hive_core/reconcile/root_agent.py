@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from hive_core.broker.call import Call, Change
+from hive_core.broker.call import Call, Change, EventTarget
 from hive_core.broker.operation import Result
 from hive_core.model.agents.agent import AgentSpec, Role, Tier
 from hive_core.model.agents.machine import DesiredState
@@ -38,4 +38,5 @@ def create_root_agent(call: Call) -> Change[RootCreated]:
     call.ledger.runs.want(spec.id, DesiredState.RUNNING, call.now, reason="the root agent")
     made = RootCreated(name=root.name, uuid=spec.id)
     call.notify(f"run:{spec.id}")
-    return Change(made, hive, f"create the root agent {root.name}")
+    target = EventTarget(spec.id, root.name)
+    return Change(made, hive, f"create the root agent {root.name}", target=target)

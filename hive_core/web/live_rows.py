@@ -6,6 +6,7 @@ second: a template takes fifteen times as long.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -63,7 +64,7 @@ def event_cells(event: Row) -> Markup:
         f'<span class="kind">{word_html(event["kind"])}</span>\n'
         f'<span class="caller">{word_html(event["caller"])}{_account(event)}</span>\n'
         f'<span class="operation">{word_html(event["operation"])}</span>\n'
-        f'<span class="target">{word_html(event["target"])}</span>\n'
+        f'<span class="target">{_target(event)}</span>\n'
         f'<span class="decision {name}">{decision}</span>\n'
         f'<span class="reason">{word_html(event["reason"])}</span>\n'
         f"{_why_link(event)}"
@@ -72,16 +73,30 @@ def event_cells(event: Row) -> Markup:
 
 def _account(event: Row) -> str:
     """The account of whom the caller acted for, in brackets; empty where there is none."""
-    fields = event.get("fields")
-    account = fields.get("account") if isinstance(fields, dict) else None
+    account = _fields(event).get("account")
     return f" ({word_html(account)})" if account else ""
+
+
+def _target(event: Row) -> str:
+    """The target, and the approval of which the event tells."""
+    approval, target = _fields(event).get("approval"), word_html(event["target"])
+    if not approval:
+        return target
+    named = f"approval {word_html(approval)}"
+    return f"{target} ({named})" if event["target"] else named
 
 
 def _why_link(event: Row) -> str:
     caller, operation = event["caller"], event["operation"]
     if not (caller and operation):
         return '<span class="why"></span>'
-    words = (quote(str(word), safe="") for word in (caller, operation, event["target"]))
+    judged = _fields(event).get("judged", event["target"])
+    words = (quote(str(word), safe="") for word in (caller, operation, judged))
     address = "/audit/why?caller={}&amp;operation={}&amp;target={}".format(*words)
     label = f"Why: event {value_html(event['seq'])}"
     return f'<a class="why" href="{address}" aria-label="{label}">why</a>'
+
+
+def _fields(event: Row) -> Mapping[str, object]:
+    fields = event.get("fields")
+    return fields if isinstance(fields, dict) else {}

@@ -101,6 +101,22 @@ def test_a_refused_ack_is_shown(log: Hive) -> None:
     assert sequence(log("events").out) == [1]
 
 
+def test_a_table_of_events_names_the_approval_that_was_decided_on(log: Hive) -> None:
+    fields = {"approval": "5-1a2b"}
+    rows: list[object] = [
+        {**event(1, "approve"), "target": "ann", "fields": fields},
+        {**event(2, "deny"), "fields": fields},
+    ]
+    log.peer.answers["ListEvents"] = lambda asked: {
+        "events": [] if asked.get("after") == "2" else rows, "next": None
+    }  # fmt: skip
+    of_agent, of_all = log("events").out.splitlines()[1:]
+    assert "  ann (approval 5-1a2b)  allowed" in of_agent
+    assert " approval 5-1a2b " in of_all
+    assert "bob approve ann (approval 5-1a2b) allowed" in log("events", "-f").out
+    assert json.loads(log("events", "-o", "jsonl").out.splitlines()[0])["target"] == "ann"
+
+
 def test_last_counts_only_shown_events(log: Hive) -> None:
     assert sequence(log("events", "-n", "5").out) == [92, 94, 96, 98, 100]
     assert log("events", "-n", "5", "-o", "name").out.split() == ["96", "97", "98", "99", "100"]

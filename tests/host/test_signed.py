@@ -122,6 +122,8 @@ def test_a_signature_of_another_person_is_refused_and_recorded(
     desk.push()
     assert desk.glance().state is ApprovalState.PENDING
     assert "signer is not in allowed_signers" in desk.reasons()[0]
+    (event,) = (event for event in desk.world.ledger.events.page(0, 1000) if not event.allowed)
+    assert (event.operation, event.fields["target_name"]) == ("approve", "ann")
 
 
 def test_a_tag_for_another_commit_or_approval_approves_nothing(desk: OperatorDesk) -> None:

@@ -196,6 +196,9 @@ def test_every_decision_is_an_event_with_on_whose_behalf_and_what_of(world: Worl
     world.call(OPERATOR, "deny", id=second, why="no")
     *_, one, two = [event for event in world.events() if event["operation"] in ("approve", "deny")]
     assert (one["kind"], one["caller"], one["allowed"]) == ("record", OPERATOR, True)
+    assert [(event["target"], event["target_uuid"]) for event in (one, two)] == [
+        ("a1", world.uuid("a1"))
+    ] * 2
     result = fields(one)
     assert (result["approval"], result["commit"], result["effect"]) == (first, ONE, "live")
     assert (result["requester_name"], result["agent_name"]) == ("root", "a1")

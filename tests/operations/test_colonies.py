@@ -58,6 +58,7 @@ def test_both_sides_say_where_a_colony_comes_from(hive: World) -> None:
     create(hive)
     (event,) = [row for row in hive.events() if row["operation"] == "create_colony"]
     noted = fields(event)
+    assert (event["target"], noted["judged"]) == ("reader", "queen")
     assert (noted["colony"], noted["conversation"], noted["turn"]) == ("reader", "main", 3)
     for caller in ("reader", "queen", "operator"):
         view = hive.call(caller, "get_colony", agent="reader")

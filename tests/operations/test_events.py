@@ -62,6 +62,45 @@ def test_a_hidden_target_is_recorded_as_it_was_named(world: World) -> None:
     assert (event["target"], event["allowed"]) == ("b1", False)
 
 
+@pytest.mark.parametrize(
+    ("caller", "operation", "params", "judged"),
+    [
+        ("operator", "spawn", {"name": "new"}, ""),
+        ("operator", "spawn", {"name": "new", "parent": "a"}, "a"),
+        ("a", "spawn", {"name": "new"}, "a"),
+        ("a", "spawn_agent_and_assign_task", {
+            "name": "new", "agent_role": "Tester", "task_description": "x", "agent_type": "worker",
+        }, "a"),
+    ],
+)  # fmt: skip
+def test_the_event_of_a_creation_names_the_new_agent_and_against_whom_it_was_judged(
+    world: World, caller: str, operation: str, params: dict[str, object], judged: str
+) -> None:
+    world.call(caller, operation, **params)
+    *_, event = (entry for entry in world.events() if entry["operation"] == operation)
+    assert (event["target"], event["target_uuid"]) == ("new", world.uuid("new"))
+    assert fields(event)["judged"] == judged
+    of_new = world.call("operator", "list_events", agents=["new"], kinds=["change"])["events"]
+    assert names(of_new, "operation") == [operation]
+
+
+def test_a_refused_creation_has_the_agent_against_which_it_was_judged_as_target(
+    world: World,
+) -> None:
+    world.fault("a", "spawn", name="new", parent="b")
+    event = world.events()[-1]
+    assert (event["allowed"], event["target"]) == (False, "b")
+    assert "judged" not in fields(event)
+
+
+def test_the_event_of_a_restore_names_the_agent_that_came_back(world: World) -> None:
+    uuid = world.uuid("a11")
+    world.call("operator", "destroy", agent="a11")
+    world.call("operator", "restore", id=uuid)
+    event = world.events()[-1]
+    assert (event["operation"], event["target"], event["target_uuid"]) == ("restore", "a11", uuid)
+
+
 def test_the_uid_behind_the_operator_stands_in_its_events(world: World) -> None:
     """Attack 35: on whose behalf."""
     assert "uid" in fields(world.events()[0])

@@ -52,7 +52,7 @@ def test_a_worker_that_exits_after_its_task_leaves_its_children_to_its_parent(wo
     assert world.hive.topology.parent("kid") == "lead"
     assert "adopted" in {letter["kind"] for letter in world.mail("lead")}
     (event,) = (event for event in world.events() if event["operation"] == "reap")
-    assert event["kind"] == "change"
+    assert (event["kind"], event["target"]) == ("change", "brief")
 
 
 def test_asking_how_it_ended_reaps_at_once(world: World) -> None:

@@ -102,6 +102,8 @@ def test_a_new_agent_is_made_below_with_a_task_and_its_end_is_kept(hive: World) 
     (fire,) = fires(hive, id_)
     assert (fire["state"], fire["agent"]) == ("open", "sweeper-1")
     assert hive.hive.topology.parent("sweeper-1") == "a"
+    *_, event = (event for event in hive.events() if event["kind"] == "change")
+    assert event["target"] == "sweeper-1"
     assert assigned_tasks(hive, fire) == ("a", "sweeper-1", "sweep")
     end_agent(hive, "sweeper-1", 42)
     finish(hive, fire, "sweeper-1")

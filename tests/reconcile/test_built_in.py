@@ -38,6 +38,8 @@ def test_they_are_made_once(world: World) -> None:
         assert dict(world.hive.topology.parents) == {
             "root": None, "queen": "root", "maid": "queen"
         }  # fmt: skip
+    made = [event for event in world.events() if event["operation"] == "ensure_built_in"]
+    assert [event["target"] for event in made] == ["queen", "maid"]
     for profile in Profile:
         spec = world.hive.spec(profile.value)
         run = world.ledger.runs.get(spec.id)

@@ -88,6 +88,19 @@ def test_the_row_of_an_event_says_who_did_what_and_why() -> None:
     assert 'href="/audit/why?caller=bob&amp;operation=send&amp;target=carl"' in html
 
 
+def test_the_row_of_a_decision_names_the_agent_and_the_approval() -> None:
+    approval = {**EVENT, "operation": "approve", "fields": {"approval": "5-1a2b", "judged": ""}}
+    _, html = event_row(approval)
+    assert ("target", "carl (approval 5-1a2b)") in read_cells(html)
+    assert ("target", "approval 5-1a2b") in read_cells(event_row({**approval, "target": ""})[1])
+
+
+def test_the_reason_of_an_event_is_asked_of_the_agent_against_which_it_was_judged() -> None:
+    """A new agent is the target of its `spawn`; the rule was asked about the one above it."""
+    made = {**EVENT, "operation": "spawn", "fields": {"judged": "lead"}}
+    assert 'operation=spawn&amp;target=lead"' in event_row(made)[1]
+
+
 @pytest.mark.parametrize(
     ("allowed", "decision"),
     [(True, ("decision yes", "allowed")), (False, ("decision no", "refused")),

@@ -225,7 +225,8 @@ def events(
     rows = _past_events(session, lines, start, filters, routine=routine)
     if not follow:
         listing = replace(EVENTS, empty=_NO_MATCH) if filters else EVENTS
-        listing.show((row for row in rows if routine or not _is_routine(row)), style)
+        shown = (row for row in rows if routine or not _is_routine(row))
+        listing.show(map(_add_approval, shown) if style == "table" else shown, style)
         return
     past = list(rows)
     newest = str(past[-1]["seq"]) if past else start
@@ -233,9 +234,19 @@ def events(
         if not routine and _is_routine(row):
             continue
         if style == "table":
-            echo(_line(row))
+            echo(_line(_add_approval(row)))
         else:
             EVENTS.show([row], "name" if style == "name" else "jsonl")
+
+
+def _add_approval(row: Row) -> Row:
+    """The event for a table: the approval that it is about stands beside its target."""
+    fields = row.get("fields")
+    approval = fields.get("approval") if isinstance(fields, dict) else None
+    if not approval:
+        return row
+    named, target = f"approval {words(approval)}", row.get("target")
+    return {**row, "target": f"{words(target)} ({named})" if target else named}
 
 
 def _is_routine(row: Row) -> bool:
@@ -276,6 +287,6 @@ def _coming(session: Session, after: str | None, filters: dict[str, object]) -> 
 def _line(row: Row) -> str:
     """One event of a stream, without aligned columns."""
     verdict = colour(_verdict(row.get("allowed")))
-    call = " ".join(words(row.get(key)) for key in ("caller", "operation", "target"))
+    call = f"{words(row.get('caller'))} {words(row.get('operation'))} {words(row.get('target'))}"
     reason = f": {words(row.get('reason'))}" if row.get("reason") else ""
     return f"{moment(row.get('time'))} {words(row.get('kind'))} {call} {verdict}{reason}"

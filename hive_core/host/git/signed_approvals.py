@@ -140,7 +140,10 @@ class SignedApprovals:
             kind=REFUSED, caller=OPERATOR, operation="approve", target=approval.agent,
             allowed=False, rule=RULE, reason=f"cannot approve {approval.id}: {reason}",
             commit=self.broker.hive.commit, request="", now=world.clock.now(),
-            fields={"approval": approval.id, "tag": oid, "commit": approval.binding.commit},
+            fields={
+                "approval": approval.id, "tag": oid, "commit": approval.binding.commit,
+                "target_name": self.broker.hive.name(approval.agent) or approval.agent,
+            },
         )  # fmt: skip
         with world.ledger.transaction():
             self.broker.audit.write(entry)

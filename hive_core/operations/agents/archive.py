@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Change
+from hive_core.broker.call import Call, Change, EventTarget
 from hive_core.broker.hooks import AgentDestroyed, emit
 from hive_core.broker.login_rule import EACH, FRESH
 from hive_core.broker.operation import Result, operation
@@ -177,9 +177,9 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
             name=archive.name, uuid=archive.uuid, parent=parent, lost=lost, disallowed=disallowed,
             restarts=running_agents(call, hive, losing(hive, apart, archive.name)), job=job,
         ),
-        hive,
-        f"restore {archive.name}{_without_phrase(lost, disallowed)}",
+        hive, f"restore {archive.name}{_without_phrase(lost, disallowed)}",
         fields={"uuid": archive.uuid, "lost": lost, "disallowed": disallowed},
+        target=EventTarget(archive.uuid, archive.name),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Change
+from hive_core.broker.call import Call, Change, EventTarget
 from hive_core.broker.login_rule import Level, LoginRule
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed, NotFound
@@ -134,6 +134,7 @@ def create_agent(call: Call, params: SpawnParams, *, starts: bool = True) -> Cha
         hive,
         f"spawn {params.name}{under}",
         fields={"uuid": spec.id, "role": spec.role.value, **_definition_field(params)},
+        target=EventTarget(spec.id, params.name),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from hive_core.broker.call import Call, Later, Record, SlowReadSources
+from hive_core.broker.call import Call, EventTarget, Later, Record, SlowReadSources
 from hive_core.broker.login_rule import LoginRule
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict, Expired, InvalidArgument, NotFound
@@ -204,6 +204,7 @@ def deny(call: Call, params: DenyParams) -> Record[Denied]:
     return Record(
         Denied(id=approval.id, state=ApprovalState.DENIED),
         fields={**_audit_fields(call, approval), "reason": params.why},
+        target=_event_target(call, approval),
     )
 
 
@@ -244,6 +245,7 @@ def use_approval(call: Call, approval: Approval, by: str) -> Record[Decided]:
             job=used.job,
         ),
         fields={**_audit_fields(call, used), "decided_by": by},
+        target=_event_target(call, used),
     )
 
 
@@ -276,6 +278,12 @@ def _audit_fields(call: Call, approval: Approval) -> dict[str, object]:
         "requester": approval.requester, "requester_name": display_name(call, approval.requester),
         "commit": approval.binding.commit, "effect": approval.effect.value,
     }  # fmt: skip
+
+
+def _event_target(call: Call, approval: Approval) -> EventTarget | None:
+    """The agent whose configuration it changes; None: the inputs of all."""
+    agent = approval.agent
+    return EventTarget(agent, display_name(call, agent)) if agent else None
 
 
 def _approvals_on_page(call: Call, params: ListApprovalsParams) -> list[Approval]:

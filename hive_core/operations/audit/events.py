@@ -85,8 +85,9 @@ class EventRow(Result):
     caller_uuid: str = Field(description="UUID of the caller.")
     operation: str = Field(description="The operation.")
     target: str = Field(
-        description="Name of the target at that time, whether such an agent exists or not; empty:"
-        " none."
+        description="Name of the target at that time, whether such an agent exists or not: the"
+        " agent against which the call was judged, or the one that it created; then `fields` has"
+        " the former as `judged`. Empty: none."
     )
     target_uuid: str = Field(description="UUID of the target; its name if no such agent exists.")
     allowed: bool | None = Field(description="The decision; null: none was needed.")

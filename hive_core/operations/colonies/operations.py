@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.call import Call, Change, EventTarget, Record
 from hive_core.broker.hooks import AgentDestroyed, on
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import AlreadyExists, InvalidArgument, NotFound
@@ -130,7 +130,8 @@ def create_colony(
         name=params.name, uuid=spawned.result.uuid, skill=skill, tools=tools, created=True
     )
     message = f"prepare the colony {params.name}"
-    return Change(result, spawned.hive, message, fields=_provenance(params, result))
+    fields = _provenance(params, result)
+    return Change(result, spawned.hive, message, fields=fields, target=spawned.target)
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
@@ -190,7 +191,8 @@ def _replace(call: Call, params: CreateColonyParams, skill: str) -> Record[Colon
     result = ColonyCreated(
         name=params.name, uuid=spec.id, skill=skill, tools=list(spec.tools or ()), created=False
     )
-    return Record(result, fields=_provenance(params, result))
+    target = EventTarget(spec.id, params.name)
+    return Record(result, fields=_provenance(params, result), target=target)
 
 
 def _equip(call: Call, uuid: str, params: CreateColonyParams, skill: str) -> None:

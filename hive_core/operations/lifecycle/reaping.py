@@ -7,7 +7,7 @@ adopted. It keeps their ends for the parent. Until then they do not count toward
 
 from __future__ import annotations
 
-from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.call import Call, Change, EventTarget, Record
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.agents.exits import ExitRecord
@@ -33,7 +33,8 @@ def reap(call: Call) -> Change[ReapedAgent] | Record[ReapedAgent]:
         return Record(ReapedAgent(name=""), audited=True)
     change = destroy_agents(call, name, why=f"reap {name}: {end.reason}")
     fields = {**change.fields, "agent": name, "reason": end.reason}
-    return Change(ReapedAgent(name=name), change.hive, change.message, fields=fields)
+    target = EventTarget(end.agent, name)
+    return Change(ReapedAgent(name=name), change.hive, change.message, fields, target=target)
 
 
 def is_wanted_again(call: Call, end: ExitRecord) -> bool:

@@ -118,7 +118,9 @@ def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Cha
         state=task.state.value, job=agent.job, wait_id=wait_id,
     )  # fmt: skip
     fields = {**spawned.fields, "task": task.id}
-    return Change(result, spawned.hive, spawned.message, fields=fields)
+    return Change(
+        result, spawned.hive, spawned.message, fields=fields, target=spawned.target
+    )  # fmt: skip
 
 
 def _spawn_params(call: Call, params: SpawnAndAssignParams) -> SpawnParams:

@@ -232,4 +232,5 @@ def spawn_agent(
     pass_.log_fire(trigger, pass_.call.ledger.triggers.fires.set_work(fire, task, uuid))
     fields = {**change.fields, "fires": 1}
     message = f"{change.message} by trigger {trigger.id}"
-    return Change(TriggerFireCount(fires=1), change.hive, message, fields=fields)
+    made = TriggerFireCount(fires=1)
+    return Change(made, change.hive, message, fields=fields, target=change.target)

@@ -81,7 +81,8 @@ def _fire_for_delivery(
         outcome = spawn_agent(pass_, trigger, fire, data)
         _check_fire(pass_, trigger, fire)
         if isinstance(outcome, Change):
-            return Change(result, outcome.hive, outcome.message, fields=outcome.fields)
+            fields, target = outcome.fields, outcome.target
+            return Change(result, outcome.hive, outcome.message, fields=fields, target=target)
         return Record(result, audited=True)
     if trigger.act is TriggerAction.TASK:
         pass_.assign_task(trigger, fire, data)
