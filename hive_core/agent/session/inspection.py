@@ -168,26 +168,35 @@ def _rewind(folder: Path, conversation: str, turn: int, socket: str) -> None:
                 field="turn",
             )
         log.append({"t": "rewind", "to": turn})
-        if log.state.parked and socket:
-            _end_wait(log, socket)
+        parked = log.state.parked
+    if parked and socket:
+        _end_wait(folder, conversation, parked, socket)
     sys.stderr.write(f"hive-agent: {conversation} goes on from the end of turn {turn}\n")
 
 
-def _end_wait(log: ConversationLog, socket: str) -> None:
+def _end_wait(folder: Path, conversation: str, parked: Record, socket: str) -> None:
     """Cancel the escalation of the turn that was given up; the agent no longer waits.
 
-    Where the daemon is away, the next answer of the model cancels it.
+    The session may use the log meanwhile: it would stand still until the daemon answers. Where the
+    daemon is away, the next answer of the model cancels it.
     """
     why = "the conversation was taken back to an earlier turn"
     try:
         with Link(socket, _PATIENCE) as link:
             link.ask("report_activity", blocked=False, reason="")
             with suppress(Conflict, NotFound):  # it has ended
-                link.ask("cancel_question", question=str(log.state.parked["question"]), why=why)
+                link.ask("cancel_question", question=str(parked["question"]), why=why)
     except HiveError as error:
         output.complaint(f"cannot cancel the escalation: {error.reason}")
     else:
-        log.append({"t": "resume"})
+        _log_end_of_wait(folder, conversation, parked)
+
+
+def _log_end_of_wait(folder: Path, conversation: str, parked: Record) -> None:
+    """Log that the escalation has ended, unless the conversation has gone on meanwhile."""
+    with suppress(Busy), ConversationLog(folder, conversation) as log:
+        if log.state.parked == parked:
+            log.append({"t": "resume"})
 
 
 def _rows(value: object) -> list[dict[str, object]]:

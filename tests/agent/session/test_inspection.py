@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from fixtures.fake_broker import fake_broker
 
 from hive_core.agent.session.inspection import run_inspection
 from hive_core.agent.session.log import MAIN, ConversationLog
 from hive_core.agent.session.records import Record
 from hive_core.errors import Busy, Conflict, InvalidArgument, NotFound
+from hive_core.varlink import Message
 
 
 def write_turn(log: ConversationLog, turn: int) -> None:
@@ -102,6 +104,35 @@ def test_a_rewind_to_a_turn_that_a_call_has_ended_keeps_the_result(folder: Path)
     run_inspection(folder, ["rewind", "--turn", "2"])
     with ConversationLog(folder, MAIN) as log:
         assert log.state.calls == []
+
+
+def park(folder: Path, question: str) -> None:
+    """As a session does whose turn waits, or begins to wait again."""
+    with ConversationLog(folder, MAIN) as log:
+        log.append({"t": "park", "turn": 3, "why": "no model", "question": question})
+
+
+@pytest.mark.parametrize("later", ["", "q2"])
+def test_a_session_may_use_the_log_while_a_rewind_waits_for_the_daemon(
+    folder: Path, tmp_path: Path, later: str
+) -> None:
+    """It stood still until the daemon answered. A wait that it begins meanwhile stays."""
+    park(folder, "q1")
+
+    def answer(_asked: Message) -> Message:
+        with ConversationLog(folder, MAIN):  # Busy where the rewind holds it
+            pass
+        if later:
+            park(folder, later)
+        return {}
+
+    with fake_broker(tmp_path / "broker.sock") as broker:
+        broker.answers |= {"ReportActivity": lambda _: {}, "CancelQuestion": answer}
+        run_inspection(folder, ["rewind", "--turn", "1"], broker.path)
+        (cancelled,) = broker.params_of("CancelQuestion")
+    assert cancelled["question"] == "q1"
+    with ConversationLog(folder, MAIN) as log:
+        assert log.state.parked.get("question", "") == later
 
 
 def test_a_rewind_to_an_unknown_turn_or_under_a_running_turn_is_refused(folder: Path) -> None:
