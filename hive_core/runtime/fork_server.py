@@ -133,11 +133,13 @@ class ForkServer:
         if wire in self._warm or wire not in WIRES:
             return
         gc.disable()
-        asyncio.run(_warm_up_model(wire))
-        self._warm.add(wire)
-        gc.collect()
-        gc.freeze()
-        gc.enable()
+        try:
+            asyncio.run(_warm_up_model(wire))
+            self._warm.add(wire)
+            gc.collect()
+            gc.freeze()
+        finally:
+            gc.enable()
 
     def _fork(self, request: ForkedRuntime, end: socket.socket) -> int:
         sys.stderr.flush()

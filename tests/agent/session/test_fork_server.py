@@ -7,6 +7,8 @@ import queue
 import select
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,24 @@ from hive_core.agent.session.runtimes.fork_server import ForkServerClient, start
 UID = 61_998 if os.geteuid() == 0 else None
 CAPABILITIES = "00000000000000e0"  # kill, setgid, setuid: capabilities(7)
 Events = queue.SimpleQueue[tuple[str, object]]
+# A fork server that has room for the descriptors of a request, and for none more.
+_WITHOUT_DESCRIPTORS = """
+import gc, json, os, resource, socket
+from hive_core.runtime.fork_server import ForkServer
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+control, controlled = socket.socketpair()
+server = ForkServer(theirs)
+request = {"wire": "chat", "uid": None, "environment": {}, "folder": "/"}
+socket.send_fds(ours, [json.dumps(request).encode()], [controlled.fileno()] * 2)
+ours.close()
+controlled.close()
+first, second = os.dup(0), os.dup(0)
+os.close(first)
+os.close(second)
+resource.setrlimit(resource.RLIMIT_NOFILE, (second + 1, second + 1))
+server.serve()
+print(control.recv(1000).decode(), gc.isenabled(), sep="\\n")
+"""
 
 
 def command(folder: Path) -> RuntimeCommand:
@@ -135,6 +155,12 @@ def test_what_is_no_request_is_refused_and_a_session_that_ends_takes_its_runtime
     running.close()
     assert ends(runtime.pid)
     runtime.close()
+
+
+def test_a_server_that_cannot_warm_up_says_why_and_goes_on_to_collect_garbage() -> None:
+    words = [sys.executable, "-W", "ignore", "-c", _WITHOUT_DESCRIPTORS]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert done.stdout.decode().split("\n") == ["[Errno 24] Too many open files", "True", ""]
 
 
 def test_a_runtime_is_started_by_itself_where_there_is_no_fork_server(tmp_path: Path) -> None:
