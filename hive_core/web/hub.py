@@ -101,7 +101,7 @@ class Hub:
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.turns = TurnFollowers(self.logins, self._offer)
+        self.turns = TurnFollowers(self.logins, self._offer, self.fault_pause)
 
     def start(self) -> None:
         loops: tuple[Coroutine[object, object, None], ...] = (

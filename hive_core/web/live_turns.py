@@ -61,11 +61,13 @@ class TurnFollowers:
     """`offer` gives a frame to the streams that follow its topic.
 
     The next agent takes over a connection that its agent has released, because hived records a
-    login for each new connection.
+    login for each new connection. After an unexpected fault an agent is followed again in
+    `fault_pause` seconds.
     """
 
     logins: Logins
     offer: Callable[[Frame], None]
+    fault_pause: float = 10.0
     _wanted: set[str] = field(default_factory=set)
     _turns: dict[str, dict[str, RunningTurn]] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -110,6 +112,9 @@ class TurnFollowers:
                 except HiveError as error:
                     log.debug("Cannot follow the turns of %s: %s", name, error)
                     await asyncio.sleep(_RETRY)
+                except Exception:
+                    log.exception("Cannot follow the turns of %s", name)
+                    await asyncio.sleep(self.fault_pause)
         finally:
             self._tasks.pop(name, None)
             self._turns.pop(name, None)
