@@ -77,6 +77,19 @@ def test_a_message_that_comes_back_goes_before_younger_ones(ledger: Ledger) -> N
         assert bodies(mail.lease("bob", 10, 60, 13.0)) == ["a", "b", "c"]
 
 
+def test_mail_is_acked_up_to_an_id_also_behind_a_thousand_letters_that_stay(folder: Path) -> None:
+    ledger = Ledger.open(folder / "large.db", limits=HostLimits(inbox_count=2000), primed=0)
+    mail = ledger.messages
+    with ledger.transaction():
+        for _ in range(1000):
+            mail.send(letter("anna", "bob", kind="question"), 10.0)
+        first, last = (mail.send(letter("anna", "bob"), 10.0).id for _ in range(2))
+        assert mail.ack_up_to("bob", first, ["question"]) == 1
+        assert mail.ack_up_to("bob", last, ["question"]) == 1
+        assert mail.size("bob")[0] == 1000
+    ledger.close()
+
+
 def test_a_box_is_bounded_by_count_and_by_bytes(folder: Path) -> None:
     ledger = Ledger.open(folder / "small.db", limits=HostLimits(inbox_count=3, inbox_bytes=1024))
     mail = ledger.messages

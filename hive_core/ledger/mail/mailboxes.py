@@ -10,6 +10,7 @@ because one page of the queue for each message would be the main cost of a send.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from itertools import product
 from math import inf
@@ -190,6 +191,17 @@ class Boxes:
         if not dead:
             ids += [message for _, message, _ in box.fresh if message > after]
         return sorted(ids)[:limit]
+
+    def ids_up_to(self, box: Box, last: int, spared: Iterable[str], limit: int) -> list[int]:
+        """Ids of live messages up to this one, by age, without those of the kinds `spared`."""
+        self.place(box)
+        rows = self._db.rows(
+            "SELECT q.id FROM queue q CROSS JOIN messages m ON m.id = q.id"
+            " WHERE q.inbox = ? AND q.state IN (0, 1, 2) AND q.id <= ?"
+            " AND m.kind NOT IN (SELECT value FROM json_each(?)) ORDER BY q.id LIMIT ?",
+            (box.number, last, json.dumps(list(spared)), limit),
+        )
+        return [row[0] for row in rows]
 
     def newest_id(self, box: Box) -> int:
         """The id of the newest live message; 0: there is none."""

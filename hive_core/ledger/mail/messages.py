@@ -34,7 +34,7 @@ from hive_core.ledger.mail.requests import Requests
 from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.record import DAEMON, Message
 
-_AT_ONCE = 1000
+_AT_ONCE = ACKED_MOST = 1000
 _DEAD_KEPT, _DONE_KEPT = 30 * 86_400.0, 7 * 86_400.0
 
 
@@ -295,17 +295,16 @@ class Messages:
         newest = 0 if box is None else self._boxes.newest_id(box)
         return text_id(newest) if newest else ""
 
-    def ack_up_to(self, recipient: str, last: str, spared: Container[str] = ()) -> int:
-        """Ack the oldest messages up to an id, a limited number at a time; return how many.
+    def ack_up_to(self, recipient: str, last: str, spared: Iterable[str] = ()) -> int:
+        """Ack the oldest messages up to an id, `ACKED_MOST` at a time; return how many.
 
-        Messages of the kinds `spared` stay.
+        Messages of the kinds `spared` stay, however many there are.
         """
         box, most = self._boxes.find(recipient), number(last)
         if box is None or most is None:
             return 0
-        ids = self._boxes.ids_by_age(box, 0, _AT_ONCE, dead=False)
-        messages = (self.get(text_id(id_)) for id_ in ids if id_ <= most)
-        return self.ack(recipient, [row.id for row in messages if row and row.kind not in spared])
+        ids = self._boxes.ids_up_to(box, most, spared, ACKED_MOST)
+        return self.ack(recipient, map(text_id, ids))
 
     def last_death(self, recipient: str) -> int:
         """The number of the last death among the recipient's dead letters."""

@@ -10,8 +10,9 @@ from starlette.responses import Response
 from hive_core.errors import NotFound
 from hive_core.web.pages import task
 from hive_core.web.pages.agent import OPERATOR
-from hive_core.web.visit import Visit, form_number, refuse_field
+from hive_core.web.visit import Visit, form_number, redirect, refuse_field
 
+_CLEARED_MOST: Final = 1000  # letters that hived acknowledges in one call
 _OPERATIONS: Final[Mapping[str, str]] = {
     "start": "start",
     "lift": "lift_quarantine",
@@ -44,7 +45,11 @@ async def read_mail(visit: Visit) -> Response:
     if (id_ is None) == (up_to is None):
         refuse_field("up_to", "name one letter or the newest one")
     back = "/agents/operator/mail" if visit.form.get("page") == "mail" else "/"
-    return await visit.change("clear_inbox", back, ids=None if id_ is None else [id_], up_to=up_to)
+    if id_ is not None:
+        return await visit.change("clear_inbox", back, ids=[id_])
+    while (await visit.call("clear_inbox", {"up_to": up_to}, back)).get("cleared") == _CLEARED_MOST:
+        pass  # there may be more of them
+    return redirect(back)
 
 
 async def judge_result(visit: Visit) -> Response:
