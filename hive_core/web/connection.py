@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,20 +18,31 @@ from hive_core.web.request_limits import BODY_MOST
 _HEAD_MOST: Final = 16 * 1024
 _CONNECTIONS: Final = 256  # without event streams
 _BACKLOG: Final = 256
+_ACCEPT_TURNS: Final = 4  # turns of the loop after which what was accepted is a connection
 
 
 class WebConnection(BoundedHttpConnection):
-    """`keep_open`, `write_chunk` and `abort` are for an event stream."""
+    """`keep_open`, `write_chunk` and `abort` are for an event stream.
+
+    `on_leave` is called when it has ended, or is such a stream.
+    """
 
     connections_most = _CONNECTIONS
     bytes_most = BODY_MOST + 4 * _HEAD_MOST
 
+    on_leave: Callable[[], None]
     _is_stream: bool = False
 
     @override
     def keep_open(self) -> None:
         super().keep_open()
         self._is_stream = True
+        self.on_leave()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.on_leave()
 
     @override
     def eof_received(self) -> bool:  # type: ignore[override]  # as its base class
@@ -71,6 +83,14 @@ class WebServer:
     app: Any
     life: float = WebConnection.life
     _servers: list[asyncio.AbstractServer] = field(default_factory=list)
+    _listening: list[socket.socket] = field(default_factory=list)
+    _crowd: dict[BoundedHttpConnection, None] = field(default_factory=dict)
+    _left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def connections(self) -> int:
+        """How many are open, without event streams."""
+        return len(self._crowd)
 
     async def listen(self, listening: list[socket.socket]) -> None:
         config = Config(
@@ -79,17 +99,19 @@ class WebServer:
             date_header=False, proxy_headers=False, h11_max_incomplete_event_size=_HEAD_MOST,
         )  # fmt: skip
         config.load()
-        state, crowd = ServerState(), dict[BoundedHttpConnection, None]()
+        state = ServerState()
         # One request a connection: no proxy can take the bytes of one request for another.
         state.default_headers = [(b"connection", b"close")]
 
         def protocol() -> WebConnection:
             app_state: dict[str, Any] = {}
             made = WebConnection(config=config, server_state=state, app_state=app_state)
-            app_state["connection"], made.crowd, made.life = made, crowd, self.life
+            app_state["connection"], made.crowd, made.life = made, self._crowd, self.life
+            made.on_leave = self._left.set
             return made
 
         loop = asyncio.get_running_loop()
+        self._listening += listening
         for bound in listening:
             bound.settimeout(0)
             create = (
@@ -98,5 +120,18 @@ class WebServer:
             self._servers.append(await create(protocol, sock=bound, backlog=_BACKLOG))
 
     def close(self) -> None:
+        """Accept no more. Who comes later waits for the next process, by the socket of systemd."""
         for server in self._servers:
             server.close()
+
+    async def drain(self) -> None:
+        """Close, and answer those that were accepted before; each has `life` seconds at most."""
+        loop = asyncio.get_running_loop()
+        for bound in self._listening:
+            loop.remove_reader(bound)
+        for _ in range(_ACCEPT_TURNS):  # a server that is closed loses what it has just accepted
+            await asyncio.sleep(0)
+        self.close()
+        while self._crowd:
+            self._left.clear()
+            await self._left.wait()

@@ -86,16 +86,27 @@ async def serve(app: WebApp, listening: list[socket.socket], idle: float) -> Non
     app.web.hub.start()
     await server.listen(listening)
     notify("READY=1\nSTATUS=serving")
-    while not ended.is_set() and (left := idle - app.idle_seconds) > 0:
+    while not ended.is_set() and (left := time_left(app, server, idle)) > 0:
         try:
             async with asyncio.timeout(max(left, 1.0)):
                 await ended.wait()
         except TimeoutError:
             continue
     notify("STOPPING=1\nSTATUS=stopping")
-    server.close()
+    if ended.is_set():
+        server.close()
+    else:  # nobody asked for an end: no request may be lost by it
+        await server.drain()
     await app.web.hub.stop()
     app.web.logins.close_all()
+
+
+def time_left(app: WebApp, server: WebServer, idle: float) -> float:
+    """Seconds until it may end, unless there is a request until then.
+
+    One may come on a connection that is open, at any time.
+    """
+    return idle if server.connections else idle - app.idle_seconds
 
 
 def parse_options(arguments: Sequence[str]) -> WebOptions:
