@@ -159,7 +159,7 @@ class Dispatch:
             return call, decision
         if not pending.counted:
             pending.counted = True
-            call.ledger.logins.use(login.id, call.now)
+            call.ledger.logins.note_call(login.id, call.now)
         if not pending.confirmed:
             decision, pending.confirmed = take_confirmation(call, login, *pending.request, decision)
             batch.confirmed.append(pending)

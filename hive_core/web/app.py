@@ -150,6 +150,8 @@ class WebApp:
             raise _Refusal(status_of(error), str(error)) from error
         if login is not None:
             self.web.hub.wake()
+            if not guard.is_by_script(scope["headers"]):
+                await self.web.logins.note_use(login)
         return login
 
     async def _serve_outside(
@@ -297,7 +299,7 @@ def _unknown_login(scope: Scope, request: Request) -> Response:
 
     A script gets no login page, which it would show in place of rows.
     """
-    is_script = guard.single_header(scope["headers"], b"sec-fetch-dest") == "empty"
+    is_script = guard.is_by_script(scope["headers"])
     if is_script or request.path in ("/live", "/badge") or request.method == "POST":
         return _text(401, "cannot serve this: log in first")
     if guard.single_header(scope["headers"], b"sec-fetch-site") == "cross-site":

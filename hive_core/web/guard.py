@@ -64,6 +64,11 @@ def is_own_request(headers: Headers, origin: str) -> bool:
     return sent == origin or (sent == "null" and site == "same-origin")
 
 
+def is_by_script(headers: Headers) -> bool:
+    """Whether a script made the request, and not a person who opened a page or sent a form."""
+    return single_header(headers, b"sec-fetch-dest") == "empty"
+
+
 def session_secret(headers: Headers) -> str | None:
     """The secret in the cookie; None without one, or where two cookies have its name."""
     values = [value.decode("latin-1") for key, value in headers if key == b"cookie"]

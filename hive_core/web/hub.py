@@ -281,19 +281,15 @@ class Hub:
             self._publish("audit", {"first": drawn, "left_out": left_out})
             await asyncio.sleep(len(drawn) / _EVENTS_A_SECOND)
 
-    async def _follow_todo(self, login: BrowserLogin | None) -> None:
-        """Read the todo list again after an event, at most once a pause.
-
-        Each time by the login that was used last: one that is used no more ends when it is idle.
-        """
-        while login is not None:
+    async def _follow_todo(self, login: BrowserLogin) -> None:
+        """Read the todo list again after an event, at most once a pause."""
+        while True:
             self._take_todo(await login.connection.call("todo"))
             await asyncio.sleep(TODO_SECONDS)
             with suppress(TimeoutError):  # the ages go on
                 async with asyncio.timeout(AGES_SECONDS):
                     await self._stale.wait()
             self._stale.clear()
-            login = self.logins.any()
 
     def _take_todo(self, reply: Message) -> None:
         self.todo = reply

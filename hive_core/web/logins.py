@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +44,7 @@ class BrowserLogin:
     streams: set[Callable[[], None]] = field(default_factory=set)
     is_ended: bool = False
     requests: RequestBucket = field(default_factory=lambda: RequestBucket("login"))
+    noted: float = -inf  # when hived was last told that its person uses it
 
     def may(self, scope: str) -> bool:
         return scope in self.scopes
@@ -102,6 +104,15 @@ class Logins:
             return await asyncio.shield(task)
         except (NotAllowed, LimitReached):  # a secret that hived knows is never limited
             return None
+
+    async def note_use(self, login: BrowserLogin) -> None:
+        """Tell hived that a person uses the login, once a minute: it ends where nobody does."""
+        now = self.clock()
+        if now - login.noted < _MINUTE:
+            return
+        with suppress(HiveError):  # what the request asks for fails as well, and says why
+            await login.connection.call("use_login")
+            login.noted = now
 
     async def close(self, login: BrowserLogin) -> None:
         """End the login at hived too, so that its cookie is worthless.

@@ -34,7 +34,7 @@ def test_each_operation_is_in_exactly_one_class_of_logins() -> None:
     }  # fmt: skip
     assert classes[OperationClass.ANY_LOGIN] == {
         "open_login", "close_login", "begin_confirmation", "complete_confirmation", "add_passkey",
-        "show_link", "use_link",
+        "show_link", "use_link", "use_login",
     }  # fmt: skip
     assert classes[OperationClass.NOTIFIER] == {"offer_links", "note_routes"}
     assert {"recv", "use_tool", "keep_turn", "take", "reserve_model", "open_egress", "ack",
@@ -140,7 +140,7 @@ def test_a_login_ends_when_it_is_idle_or_old_but_a_token_is_never_idle(world: Wo
     token = str(world.call(OPERATOR, "create_token", account="ann", days=30)["token"])
     for _ in range(13):  # used once in 11 hours, it goes on until it is 7 days old
         world.advance(IDLE_SECONDS - 3600)
-        assert client.call("list_agents")
+        assert client.call("use_login")["ends"] <= LOGIN_SECONDS + world.clock.now()
     world.advance(LOGIN_SECONDS - 13 * (IDLE_SECONDS - 3600) - 1)
     other = open_login(world)
     world.advance(2)
@@ -152,10 +152,23 @@ def test_a_login_ends_when_it_is_idle_or_old_but_a_token_is_never_idle(world: Wo
     assert program.refusal("stop", agent="a").fields["rule"] == "scope"
 
 
+def test_what_a_page_that_is_left_open_reads_does_not_keep_its_login(world: World) -> None:
+    secret = login_link(world)
+    client = LoginClient(world)
+    credential = client.call("open_login", credential=secret)["credential"]
+    ends = client.call("use_login")["ends"]
+    assert ends == world.clock.now() + IDLE_SECONDS
+    world.advance(IDLE_SECONDS - 1)
+    assert client.call("list_agents")
+    assert LoginClient(world).call("open_login", credential=credential)  # for a stream
+    world.advance(1)
+    assert client.refusal("list_agents").fields["rule"] == "login"
+
+
 def test_the_last_use_of_a_login_outlives_a_restart(world: World) -> None:
     client = open_login(world)
     world.advance(IDLE_SECONDS - 60)
-    client.call("list_agents")
+    client.call("use_login")
     world.call(OPERATOR, "send", to="a", body="x")  # the next transaction has it
     world.restart()
     world.advance(IDLE_SECONDS - 60)

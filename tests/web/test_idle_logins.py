@@ -1,54 +1,37 @@
-"""What the pages share is read by a login that is used, so that others end when they are idle."""
+"""A login ends where nobody uses it, whatever a page that was left open reads meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
+from fixtures.dashboard import FakeBrowser, RunningDashboard
+from fixtures.world import rows
 
-from typing_extensions import override
+from hive_core.model.wire.record import OPERATOR
 
-from hive_core.varlink import Message
-from hive_core.web.hub import Hub, Renderers
-from hive_core.web.logins import BrowserLogin, Logins
+HOUR = 3600.0
 
 
-class TwoLogins(Logins):
-    """The first login is used until it has read once, then the second one alone."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, time.monotonic)
-        self.hub: Hub | None = None
-        self.readers, self.both_have_read = list[str](), asyncio.Event()
-        self.all = [self._new(name) for name in ("first", "second")]
-
-    @override
-    def any(self) -> BrowserLogin:
-        return self.all[min(1, len(self.readers))]
-
-    def _new(self, name: str) -> BrowserLogin:
-        async def call(_operation: str) -> Message:
-            self.readers.append(name)
-            if len(self.readers) > 1:
-                self.both_have_read.set()
-            assert self.hub is not None
-            self.hub.refresh_todo()
-            return {"todo": []}
-
-        return cast("BrowserLogin", SimpleNamespace(connection=SimpleNamespace(call=call)))
+def last_use(web: RunningDashboard) -> float:
+    (login,) = rows(web.hived.call(OPERATOR, "list_logins")["logins"])
+    return float(str(login["used"]))
 
 
-def test_a_login_that_nobody_uses_reads_no_more(tmp_path: Path) -> None:
-    async def follow() -> list[str]:
-        logins = TwoLogins(tmp_path)
-        renderers = Renderers(str, lambda _: ("", ""), lambda _: ("", ""))
-        logins.hub = hub = Hub(logins, renderers, lambda: None)
-        task = asyncio.create_task(hub._keep("todo", hub._follow_todo))
-        async with asyncio.timeout(20):
-            await logins.both_have_read.wait()
-        task.cancel()
-        return logins.readers
-
-    assert asyncio.run(follow()) == ["first", "second"]
+def test_an_open_page_does_not_keep_a_login_from_ending_and_a_person_does(
+    web: RunningDashboard,
+) -> None:
+    browser = FakeBrowser(web)
+    opened = last_use(web)
+    web.hived.pass_time(HOUR)
+    script = {"cookie": browser.cookie, "sec-fetch-dest": "empty"}
+    with web.connect() as stream:
+        stream.sendall(web.request("GET", "/live?topics=attention", accept_encoding=None, **script))
+        data = stream.recv(1 << 16)
+        web.hived.call("root", "send", to=OPERATOR, body="hello")
+        while b"event: attention" not in data:  # hive-web has read what waits
+            part = stream.recv(1 << 16)
+            assert part, data
+            data += part
+    assert "carl" in web.ask("GET", "/tree/rows", **script).text
+    assert "/mail/read" in web.ask("GET", "/attention/rows", **script).text
+    assert last_use(web) == opened
+    assert browser.get("/tree", sec_fetch_dest="document").status == 200
+    assert last_use(web) >= opened + HOUR

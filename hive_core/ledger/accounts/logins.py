@@ -95,10 +95,18 @@ class LoginStore:
         self._db.undo.note(self._open.__setitem__, id_, before)
 
     def use(self, id_: str, now: float) -> None:
-        """Note that a call came on a login. Its row follows with a later transaction."""
+        """Note that a login is used. Its row follows with a later transaction."""
         self._used[id_] = now
         if now - self._open[id_].used > _RECORDED_EVERY:
             self._unrecorded.add(id_)
+
+    def note_call(self, id_: str, now: float) -> None:
+        """Note that a call came: of a token that is its use.
+
+        On the login of a person hive-web reads by itself what open pages show.
+        """
+        if self._open[id_].via is Via.TOKEN:
+            self.use(id_, now)
 
     def record_use(self) -> None:
         """Write when logins were last used, inside the transaction that is open."""

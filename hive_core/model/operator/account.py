@@ -49,7 +49,7 @@ class Passkey(NamedTuple):
 
 
 class Login(NamedTuple):
-    """An open login. It ends at `expires`, and `idle` seconds after its last call; 0: never idle.
+    """An open login. It ends at `expires`, and `idle` seconds after its last use; 0: never idle.
 
     `digest` is that of its secret; `used` is when it was last used, as far as it was recorded;
     `confirmed` is until when its last confirmation counts for operations that ask for a fresh one.

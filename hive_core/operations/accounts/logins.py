@@ -45,13 +45,25 @@ class OpenedLogin(Result):
         description="Secret that opens this login again; null where it was opened by that."
     )
     expires: float = Field(description="When it ends at the latest, in seconds since 1970.")
-    idle: float = Field(description="Seconds without a call after which it ends; 0: it does not.")
+    idle: float = Field(
+        description="Seconds without `use_login` after which it ends; 0: it does not."
+    )
     may_add_passkey: bool = Field(description="Whether `add_passkey` is open to it now.")
     passkeys: int = Field(description="Number of passkeys of the account.")
     totp: bool = Field(description="Whether the account has a key for codes.")
     confirmed_until: float | None = Field(
         description="Until when its last confirmation counts where a fresh one is asked for."
     )
+
+
+class UseLoginParams(Params):
+    """No parameters."""
+
+
+class UsedLogin(Result):
+    ends: float = Field(
+        description="When it ends unless it is used again, in seconds since 1970."
+    )  # fmt: skip
 
 
 class CloseLoginParams(Mutation):
@@ -96,8 +108,8 @@ def may_add_passkey(call: Call, login: Login) -> bool:
 def open_login(call: Call, params: OpenLoginParams) -> Record[OpenedLogin]:
     """Open a login, or come back to one: the connection then acts on behalf of its account.
 
-    Only login.sock serves this. A link is used once, within 120 seconds; a login ends after 12
-    hours without a call and after 7 days, a token at its end.
+    Only login.sock serves this. A link is used once, within 120 seconds; a login ends 12 hours
+    after its last `use_login` and after 7 days, a token at its end.
     """
     seat = seat_of(call)
     if seat.login:
@@ -106,7 +118,7 @@ def open_login(call: Call, params: OpenLoginParams) -> Record[OpenedLogin]:
     login, secret = (known, None) if known is not None else _open_afresh(call, params)
     call.ledger.connection.undo.note(seat.take, seat.login)
     seat.take(login.id)
-    call.ledger.logins.use(login.id, call.now)
+    call.ledger.logins.note_call(login.id, call.now)
     return Record(_view(call, login, secret), fields={"address": params.address})
 
 
@@ -165,6 +177,18 @@ def _view(call: Call, login: Login, secret: str | None) -> OpenedLogin:
         totp=accounts.totp(login.account) is not None,
         confirmed_until=login.confirmed if login.confirmed > call.now else None,
     )  # fmt: skip
+
+
+@operation(action="administer", allow=OPERATOR, login=ANY_LOGIN)
+def use_login(call: Call, params: UseLoginParams) -> UsedLogin:
+    """Say that the person of this login has just used it, so that it does not end as idle.
+
+    Other calls do not say that: a program makes them by itself for a page that is left open.
+    """
+    del params
+    login = own_login(call)
+    call.ledger.logins.use(login.id, call.now)
+    return UsedLogin(ends=login.end(call.now))
 
 
 @operation(action="administer", allow=OPERATOR, login=ANY_LOGIN, destructive=True)
