@@ -4,126 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from fixtures.job_host import JobHost, run_on_host, until
 
-from hive_core.errors import Busy, HiveError, Internal, Unreachable
-from hive_core.host.systemd.bus import Unit
+from hive_core.errors import Busy, HiveError, Internal
 from hive_core.host.systemd.job_exchange import exchange
 from hive_core.host.systemd.jobs import NspawnJobs
 from hive_core.model.names import job_unit
 from hive_core.plan import actions as a
 from hive_core.plan.agent_steps import job_id_for_key, new_job_id
-from hive_core.plan.results import Done, Result, StorageFacts
-from hive_core.testing.journal import MemoryJournal
+from hive_core.plan.results import Done
 
 JOB, OTHER = (f"0000000{number}-0000-4000-9000-000000000001" for number in (1, 2))
 DEEP = "[" * 100_000
 REVIEW = a.RunJob(JOB, a.JobKind.REVIEW, a.JOB_BASES[0])
 
 
-@dataclass
-class FakeHost:
-    """systemd and the root helper: running units, mounts, and the requests so far."""
-
-    exits: Path
-    work: Path
-    running: set[str] = field(default_factory=set)
-    mounted: set[str] = field(default_factory=set)
-    bases: dict[str, int] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    status: str = "0"
-    result: str = "success"
-    stays: bool = False  # a job runs on until it is killed
-    gone: bool = False  # there is no bus any more
-    breaks: int = 0  # the look at which the bus goes away for once
-    killed_at: str = ""  # the action at which the root helper is killed for once
-    unreadable: bool = False  # the root helper does not tell what is mounted
-    serial: int = 0
-    journal: MemoryJournal = field(default_factory=MemoryJournal)
-
-    async def list_units(self, patterns: Iterable[str]) -> list[Unit]:
-        del patterns
-        return self._units(map(job_unit, self.running))
-
-    async def list_named_units(self, names: Iterable[str]) -> list[Unit]:
-        return self._units(set(names) & set(map(job_unit, self.running)))
-
-    def _units(self, names: Iterable[str]) -> list[Unit]:
-        self.breaks -= 1
-        if self.gone or self.breaks == 0:
-            raise Unreachable("no connection to the system bus")
-        return [Unit(name, "", "loaded", "active", "running", "/x", "") for name in names]
-
-    async def apply(self, action: a.Action) -> Result:
-        self.asked.append(type(action).__name__)
-        await asyncio.sleep(0)
-        if self.killed_at == self.asked[-1]:
-            self.killed_at = ""
-            raise Unreachable("cannot reach the root helper: 0 bytes read on a total of undefined")
-        match action:
-            case a.RunJob(job=job, base=base):
-                self.bases[job] = base
-                self.mounted.add(job)
-                self.running.add(job)
-                if not self.stays:
-                    self.end(job)
-            case a.KillUnit(uuid):
-                self.end(uuid, "signal")
-            case a.Unmount(uuid):
-                assert uuid not in self.running, "it would run on without its places"
-                self.mounted.discard(uuid)
-            case a.RemoveSocketDirectory(uuid):
-                (self.exits / uuid).unlink(missing_ok=True)
-            case _:
-                raise AssertionError(action)
-        return Done(changed=True)
-
-    async def ask(self, action: a.Action, kind: type[StorageFacts]) -> StorageFacts:
-        assert isinstance(action, a.ObserveStorage)
-        if self.unreadable:
-            raise Unreachable("cannot reach the root helper")
-        return kind((), (), (), tuple(self.mounted), ())
-
-    def end(self, job: str, result: str = "") -> None:
-        self.running.discard(job)
-        self.serial += 1
-        end = {"invocation": f"{self.serial:032x}", "result": result or self.result,
-               "code": "exited", "status": self.status, "nonce": 0}  # fmt: skip
-        (self.exits / job).write_text(json.dumps(end))
-
-
-def on(
-    tmp_path: Path, test: Callable[[FakeHost, NspawnJobs], Awaitable[None]], **facts: object
-) -> FakeHost:
-    for name in ("exits", "work"):
-        (tmp_path / name).mkdir(exist_ok=True)
-    host = replace(FakeHost(tmp_path / "exits", tmp_path / "work"), **facts)  # type: ignore[arg-type]
-
-    async def run() -> None:
-        async with asyncio.timeout(10):
-            jobs = NspawnJobs(host, host, host.exits, host.work, host.journal)
-            await test(host, jobs)
-
-    asyncio.run(run())
-    return host
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - nothing tells
-        await asyncio.sleep(0)
-
-
 def test_a_job_runs_ends_and_leaves_nothing(tmp_path: Path) -> None:
-    async def test(_: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(_: JobHost, jobs: NspawnJobs) -> None:
         assert await jobs.run(REVIEW) == Done(changed=True)
 
-    host = on(tmp_path, test)
+    host = run_on_host(tmp_path, test)
     assert host.asked.count("RunJob") == 1
     assert not host.mounted
     assert list(host.exits.iterdir()) == []
@@ -132,7 +38,7 @@ def test_a_job_runs_ends_and_leaves_nothing(tmp_path: Path) -> None:
 def test_no_job_begins_before_those_of_an_earlier_daemon_have_ended(tmp_path: Path) -> None:
     """Else it may get the range of one of them, and is refused."""
 
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         with jobs.hold_back():
             pushed = asyncio.create_task(jobs.run(REVIEW))
             for _ in range(20):
@@ -141,7 +47,7 @@ def test_no_job_begins_before_those_of_an_earlier_daemon_have_ended(tmp_path: Pa
             assert host.asked.count("RunJob") == 0
         assert await pushed == Done(changed=True)
 
-    assert on(tmp_path, test).asked.count("RunJob") == 1
+    assert run_on_host(tmp_path, test).asked.count("RunJob") == 1
 
 
 @pytest.mark.parametrize("action", ["Unmount", "RemoveSocketDirectory"])
@@ -150,7 +56,7 @@ def test_a_root_helper_that_is_killed_while_a_job_ends_leaves_nothing_of_it(
 ) -> None:
     """The mounts of a job stayed until the daemon started again."""
 
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         await jobs.run(REVIEW)
         host.killed_at = action
         await jobs.run(REVIEW)
@@ -162,26 +68,26 @@ def test_a_root_helper_that_is_killed_while_a_job_ends_leaves_nothing_of_it(
         jobs.on_unit_signal("")
         await running
 
-    host = on(tmp_path, test)
+    host = run_on_host(tmp_path, test)
     assert not host.mounted
     assert list(host.exits.iterdir()) == []
 
 
 def test_a_job_fails_with_the_line_of_its_program(tmp_path: Path) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         with exchange(host.work, JOB) as box:
             said = {"fault": "no such\x1b commit\n" + "x" * 1000}
             (box.folder / "out/said.json").write_text(json.dumps(said))
             with pytest.raises(Internal, match=r"^job review: no such  commit x{400,500}$"):
                 await jobs.run(REVIEW)
 
-    on(tmp_path, test, status="1", result="exit-code")
+    run_on_host(tmp_path, test, status="1", result="exit-code")
 
 
 def test_a_job_that_fails_says_what_it_wrote_last(tmp_path: Path) -> None:
     """`job lock: ended with 1` told a newcomer nothing; the journal had the reason."""
 
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         write = host.journal.write
         write(JOB, "Spawning container hive-job on /x.", job_unit(JOB))
         for number in range(30):
@@ -198,20 +104,20 @@ def test_a_job_that_fails_says_what_it_wrote_last(tmp_path: Path) -> None:
         assert lines[-1].startswith("Failed to stat /nix/store: [2J No such file xxx")
         assert all(line.isprintable() and len(line) <= 500 for line in lines)
 
-    on(tmp_path, test, status="1", result="exit-code")
+    run_on_host(tmp_path, test, status="1", result="exit-code")
 
 
 def test_a_job_without_a_line_and_a_journal_that_cannot_be_read_are_no_other_fault(
     tmp_path: Path,
 ) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         with pytest.raises(Internal, match=r"^job review: ended with 1$"):
             await jobs.run(REVIEW)
         host.journal.fault = Busy("the journal took too long; try again")
         with pytest.raises(Internal, match=r"^job review: ended with 1$"):
             await jobs.run(REVIEW)
 
-    on(tmp_path, test, status="1", result="exit-code")
+    run_on_host(tmp_path, test, status="1", result="exit-code")
 
 
 @pytest.mark.parametrize(
@@ -220,43 +126,43 @@ def test_a_job_without_a_line_and_a_journal_that_cannot_be_read_are_no_other_fau
 def test_a_job_that_says_nothing_of_use_fails_with_its_end(
     tmp_path: Path, said: str | None
 ) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         with exchange(host.work, JOB) as box:
             if said is not None:
                 (box.folder / "out/said.json").write_text(said)
             with pytest.raises(Internal, match=r"^job review: ended with 1$"):
                 await jobs.run(REVIEW)
 
-    on(tmp_path, test, status="1", result="exit-code")
+    run_on_host(tmp_path, test, status="1", result="exit-code")
 
 
 def test_what_a_killed_job_said_before_is_not_the_reason(tmp_path: Path) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         with exchange(host.work, JOB) as box:
             (box.folder / "out/said.json").write_text('{"fault": "all is well"}')
             with pytest.raises(Internal, match=r"^job review: .*oom-kill"):
                 await jobs.run(REVIEW)
 
-    on(tmp_path, test, status="9", result="oom-kill")
+    run_on_host(tmp_path, test, status="9", result="oom-kill")
 
 
 def test_a_job_of_an_earlier_daemon_is_ended_before_its_work_is_begun_anew(tmp_path: Path) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         host.running.add(JOB)
         host.mounted.add(JOB)
         await jobs.run(REVIEW)
 
-    host = on(tmp_path, test)
+    host = run_on_host(tmp_path, test)
     assert host.asked[:4] == ["KillUnit", "Unmount", "RemoveSocketDirectory", "RunJob"]
 
 
 def test_the_daemon_begins_without_jobs_and_without_their_folders(tmp_path: Path) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         host.running |= {JOB, OTHER}
         (host.work / JOB / "out").mkdir(parents=True)
         await jobs.sweep()
 
-    host = on(tmp_path, test)
+    host = run_on_host(tmp_path, test)
     assert not host.running
     assert list(host.work.iterdir()) == []
 
@@ -266,13 +172,13 @@ def test_the_daemon_begins_without_records_of_jobs_that_ended_while_it_was_away(
 ) -> None:
     agent, done = str(uuid4()), job_id_for_key("an approval", a.JobKind.REVIEW)
 
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         for record_id in (agent, done):
             (host.exits / record_id).write_text("{}")
         host.mounted.add(done)
         await jobs.sweep()
 
-    host = on(tmp_path, test)
+    host = run_on_host(tmp_path, test)
     assert [path.name for path in host.exits.iterdir()] == [agent]
     assert not host.mounted
 
@@ -284,18 +190,18 @@ def test_mounts_of_a_job_whose_unit_was_never_started_are_removed_at_the_start(
     """The daemon was killed while the root helper mounted: no unit and no record tells of it."""
     agent, cut_off = str(uuid4()), new_job_id(a.JobKind.RECEIVE)
 
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         host.mounted |= {agent, cut_off}
         (host.work / cut_off / "out").mkdir(parents=True)
         await jobs.sweep()
 
-    host = on(tmp_path, test, unreadable=unreadable)
+    host = run_on_host(tmp_path, test, unreadable=unreadable)
     assert host.mounted == ({agent, cut_off} if unreadable else {agent})
     assert list(host.work.iterdir()) == []
 
 
 def test_a_job_is_not_begun_twice_at_once(tmp_path: Path) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         first = asyncio.create_task(_run(jobs))
         await until(lambda: bool(host.running))
         with pytest.raises(Busy):
@@ -304,11 +210,11 @@ def test_a_job_is_not_begun_twice_at_once(tmp_path: Path) -> None:
         jobs.on_unit_signal("")
         await first
 
-    on(tmp_path, test, stays=True)
+    run_on_host(tmp_path, test, stays=True)
 
 
 def test_a_caller_that_stops_waiting_ends_the_job(tmp_path: Path) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         task = asyncio.create_task(_run(jobs))
         await until(lambda: bool(host.running))
         task.cancel()
@@ -319,14 +225,33 @@ def test_a_caller_that_stops_waiting_ends_the_job(tmp_path: Path) -> None:
         again = replace(REVIEW, job=OTHER)
         assert await jobs.run(again) == Done(changed=True)
 
-    host = on(tmp_path, test, stays=True)
+    host = run_on_host(tmp_path, test, stays=True)
     assert "KillUnit" in host.asked
+
+
+def test_a_job_that_outlives_sigkill_keeps_its_mounts_and_so_its_range(tmp_path: Path) -> None:
+    """The root helper refuses a range in which something is mounted."""
+
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
+        host.running |= {JOB, OTHER}
+        host.mounted |= {JOB, OTHER}
+        await jobs.sweep()
+        assert host.mounted == {JOB, OTHER}
+        with pytest.raises(Busy, match="runs on 0 s after SIGKILL"):
+            await jobs.run(REVIEW)
+        assert host.mounted == {JOB, OTHER}
+        assert host.asked.count("RunJob") == 0
+        host.outlives = False
+        await jobs.sweep()
+        assert host.mounted == set()
+
+    run_on_host(tmp_path, test, outlives=True)
 
 
 def test_a_daemon_that_stops_is_not_kept_by_a_job(tmp_path: Path) -> None:
     """Its bus is gone by then: nothing can be cleaned up, and a cancellation stays one."""
 
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         task = asyncio.create_task(_run_ignoring_errors(jobs))
         await until(lambda: bool(host.running))
         host.gone = True
@@ -334,41 +259,41 @@ def test_a_daemon_that_stops_is_not_kept_by_a_job(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    on(tmp_path, test, stays=True)
+    run_on_host(tmp_path, test, stays=True)
 
 
 def test_the_same_work_can_be_done_again(tmp_path: Path) -> None:
-    async def test(_: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(_: JobHost, jobs: NspawnJobs) -> None:
         for _again in range(3):
             assert await jobs.run(REVIEW) == Done(changed=True)
 
-    on(tmp_path, test)
+    run_on_host(tmp_path, test)
 
 
 def test_a_job_that_leaves_no_word_of_its_end_has_failed(tmp_path: Path) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         host.exits = tmp_path / "elsewhere"
         host.exits.mkdir()
         with pytest.raises(Internal, match="exited without writing a result"):
             await jobs.run(REVIEW)
 
-    on(tmp_path, test)
+    run_on_host(tmp_path, test)
 
 
 def test_a_job_is_cleaned_up_when_systemd_is_back(tmp_path: Path) -> None:
     """It was restarted at the end of the job, whose mounts then stayed."""
 
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         host.breaks = 3  # the look before, that at its end, and the one after
         assert await jobs.run(REVIEW) == Done(changed=True)
 
-    host = on(tmp_path, test)
+    host = run_on_host(tmp_path, test)
     assert not host.mounted
     assert list(host.exits.iterdir()) == []
 
 
 def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:
-    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+    async def test(host: JobHost, jobs: NspawnJobs) -> None:
         many = [
             replace(REVIEW, job=f"{number:08x}-0000-4000-9000-000000000001")
             for number in range(100)
@@ -385,7 +310,7 @@ def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:
                 jobs.on_unit_signal("")
         assert len(host.bases) == 100
 
-    on(tmp_path, test, stays=True)
+    run_on_host(tmp_path, test, stays=True)
 
 
 async def _run(jobs: NspawnJobs, job: a.RunJob = REVIEW) -> None:

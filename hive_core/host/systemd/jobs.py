@@ -73,7 +73,12 @@ class ActionApplier(Protocol):
 
 
 class NspawnJobs:
-    """The port `Jobs` on a real host. `folder` holds exit records, `work` the exchange folders."""
+    """The port `Jobs` on a real host. `folder` holds exit records, `work` the exchange folders.
+
+    `patience` is how many seconds a job has to end after SIGKILL.
+    """
+
+    patience: float = _KILLED
 
     def __init__(
         self,
@@ -113,14 +118,20 @@ class NspawnJobs:
             job = unit.name.removeprefix(JOBS).removesuffix(".service")
             if is_uuid(job):
                 log.info("Ending job %s of an earlier daemon", job)
-                await self._end(job)
+                await self._end_left(job)
         # These ended while no daemon ran, or before the last one had cleaned up.
         for job in await asyncio.to_thread(exits.list_jobs, self._exits):
-            await self._end(job)
+            await self._end_left(job)
         # The daemon was killed before these had a unit: only their mounts are left.
         for job in await self._list_mounted_jobs():
-            await self._end(job)
+            await self._end_left(job)
         await asyncio.to_thread(sweep, self._work)
+
+    async def _end_left(self, job: str) -> None:
+        try:
+            await self._end(job)
+        except Busy as error:
+            log.warning("Cannot end job %s of an earlier daemon: %s", job, error)
 
     async def _list_mounted_jobs(self) -> list[str]:
         try:
@@ -218,16 +229,20 @@ class NspawnJobs:
             del self._changed[job_unit(job)]
 
     async def _end(self, job: str) -> None:
-        """End a job: stop its unit, unmount its storage, remove its records."""
+        """End a job: stop its unit, unmount its storage, remove its records.
+
+        One that outlives SIGKILL, as a process may that waits for a disk, keeps its mounts: by
+        them the root helper refuses its uid range to other jobs. Busy is raised then.
+        """
         unit = job_unit(job)
         event = self._changed.get(unit) or asyncio.Event()
         if not await self._down(unit):
             await self._clean(KillUnit(job, None))
             try:
-                async with asyncio.timeout(_KILLED):
+                async with asyncio.timeout(self.patience):
                     await self._on_end(unit, event)
             except TimeoutError:
-                log.warning("Cannot end job %s: it is still running", job)
+                raise Busy(f"job {job} runs on {self.patience:.0f} s after SIGKILL") from None
         await self._clean(Unmount(job))
         await self._clean(RemoveSocketDirectory(job))
 
