@@ -34,6 +34,8 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
         "created user hive",
         "created user hive-model",
         "wrote /etc/systemd/system/hived.service",
+        "started hived.service",
+        "started hive-web.socket",
     ):
         assert line in said
     assert fresh.hive("tree", "-o", "name") == "root\n"
@@ -48,6 +50,7 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     assert (fresh.run("hive", "doctor").returncode, has_documents(fresh)) == (0, True)
 
     assert "nothing to do" in fresh.setup()
+    assert_the_dashboard_is_as_the_settings_say(fresh)
     assert_teardown_asks(fresh)
 
     fresh.hive("agent", "create", "stubborn", "--", "sh", "-c", "trap '' TERM; sleep 1000")
@@ -63,6 +66,15 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     fresh.hive("teardown", "--purge", "--yes")
     assert units(fresh) == ""
     assert_nothing_is_left(fresh)
+
+
+def assert_the_dashboard_is_as_the_settings_say(fresh: HiveHost) -> None:
+    """What setup stops and starts, it says."""
+    before = fresh.run("cat", "/etc/hive/hive.toml").stdout
+    fresh.run("sh", "-c", "printf '[web]\nenable = false\n' >/etc/hive/hive.toml")
+    assert fresh.setup() == "stopped hive-web.socket\nthis machine is a hive host\n"
+    fresh.run("tee", "/etc/hive/hive.toml", text=before)
+    assert "started hive-web.socket\n" in fresh.setup()
 
 
 def assert_nothing_is_left(fresh: HiveHost) -> None:

@@ -182,6 +182,14 @@ class HostMachine:
                             f"--unit={unit}", f"_SYSTEMD_UNIT={unit}", check=False)  # fmt: skip
             raise Broken(f"{unit} does not start, its log ends with:\n{log}") from error
 
+    def keep_active(self, unit: str, *, changed: bool) -> None:
+        """Start a unit that does not run, and restart one whose file has changed."""
+        was_active = self.active(unit)
+        if was_active and not changed:
+            return
+        self.restart(unit)
+        self._tell(f"{'restarted' if was_active else 'started'} {unit}")
+
     def disable(self, unit: str) -> bool:
         """Stop a unit and start it at no boot; also one that systemd waits to start again.
 

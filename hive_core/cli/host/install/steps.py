@@ -109,13 +109,13 @@ def _units(machine: HostMachine, changed: set[str]) -> None:
         *(layout.WEB_UNITS if has_dashboard() else ()),
     )  # fmt: skip
     if not has_dashboard():
-        machine.run("systemctl", "disable", "--now", "--quiet", *layout.WEB_UNITS, check=False)
+        for unit in layout.WEB_UNITS:
+            machine.disable(unit)
     machine.run("systemctl", "enable", "--quiet", *units)
     if changed.intersection(layout.ON_DEMAND):
         machine.run("systemctl", "stop", *layout.ON_DEMAND, check=False)  # the next call starts it
     for unit in units:
-        if not machine.active(unit) or unit in changed:
-            machine.restart(unit)
+        machine.keep_active(unit, changed=unit in changed)
 
 
 def has_dashboard(config: Path = Path(layout.CONFIG)) -> bool:
