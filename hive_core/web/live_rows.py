@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from hive_core.model.wire.event_subject import subject_of
 from hive_core.web.mirror import Row
 from hive_core.web.rendering import format_moment, format_number, format_percent, format_size
 from hive_core.web.untrusted_text import value_html, word_html
@@ -78,11 +79,11 @@ def _account(event: Row) -> str:
 
 
 def _target(event: Row) -> str:
-    """The target, and the approval of which the event tells."""
-    approval, target = _fields(event).get("approval"), word_html(event["target"])
-    if not approval:
+    """The target, and the thing of which the event tells."""
+    subject, target = subject_of(event.get("fields")), word_html(event["target"])
+    if subject is None:
         return target
-    named = f"approval {word_html(approval)}"
+    named = f"{subject[0]} {word_html(subject[1])}"
     return f"{target} ({named})" if event["target"] else named
 
 

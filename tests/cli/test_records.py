@@ -101,18 +101,19 @@ def test_a_refused_ack_is_shown(log: Hive) -> None:
     assert sequence(log("events").out) == [1]
 
 
-def test_a_table_of_events_names_the_approval_that_was_decided_on(log: Hive) -> None:
-    fields = {"approval": "5-1a2b"}
+def test_a_table_of_events_names_the_thing_of_which_an_event_tells(log: Hive) -> None:
     rows: list[object] = [
-        {**event(1, "approve"), "target": "ann", "fields": fields},
-        {**event(2, "deny"), "fields": fields},
+        {**event(1, "approve"), "target": "ann", "fields": {"approval": "5-1a2b"}},
+        {**event(2, "deny"), "fields": {"approval": "5-1a2b"}},
+        {**event(3, "set_definition"), "fields": {"definition": "lead"}},
     ]
     log.peer.answers["ListEvents"] = lambda asked: {
-        "events": [] if asked.get("after") == "2" else rows, "next": None
+        "events": [] if asked.get("after") == "3" else rows, "next": None
     }  # fmt: skip
-    of_agent, of_all = log("events").out.splitlines()[1:]
+    of_agent, of_all, of_definition = log("events").out.splitlines()[1:]
     assert "  ann (approval 5-1a2b)  allowed" in of_agent
     assert " approval 5-1a2b " in of_all
+    assert " definition lead " in of_definition
     assert "bob approve ann (approval 5-1a2b) allowed" in log("events", "-f").out
     assert json.loads(log("events", "-o", "jsonl").out.splitlines()[0])["target"] == "ann"
 

@@ -93,6 +93,8 @@ def test_the_row_of_a_decision_names_the_agent_and_the_approval() -> None:
     _, html = event_row(approval)
     assert ("target", "carl (approval 5-1a2b)") in read_cells(html)
     assert ("target", "approval 5-1a2b") in read_cells(event_row({**approval, "target": ""})[1])
+    definition = {**EVENT, "target": "", "fields": {"definition": "lead"}}
+    assert ("target", "definition lead") in read_cells(event_row(definition)[1])
 
 
 def test_the_reason_of_an_event_is_asked_of_the_agent_against_which_it_was_judged() -> None:

@@ -32,6 +32,7 @@ from hive_core.cli.core.session import Session, complete_agent, entries, session
 from hive_core.cli.work.live_text import LiveLines, follow_turns
 from hive_core.errors import HiveError
 from hive_core.model.names import agent_unit
+from hive_core.model.wire.event_subject import subject_of
 
 
 def _verdict(value: object) -> str:
@@ -226,7 +227,7 @@ def events(
     if not follow:
         listing = replace(EVENTS, empty=_NO_MATCH) if filters else EVENTS
         shown = (row for row in rows if routine or not _is_routine(row))
-        listing.show(map(_add_approval, shown) if style == "table" else shown, style)
+        listing.show(map(_add_subject, shown) if style == "table" else shown, style)
         return
     past = list(rows)
     newest = str(past[-1]["seq"]) if past else start
@@ -234,18 +235,17 @@ def events(
         if not routine and _is_routine(row):
             continue
         if style == "table":
-            echo(_line(_add_approval(row)))
+            echo(_line(_add_subject(row)))
         else:
             EVENTS.show([row], "name" if style == "name" else "jsonl")
 
 
-def _add_approval(row: Row) -> Row:
-    """The event for a table: the approval that it is about stands beside its target."""
-    fields = row.get("fields")
-    approval = fields.get("approval") if isinstance(fields, dict) else None
-    if not approval:
+def _add_subject(row: Row) -> Row:
+    """The event for a table: the thing that it is about stands beside its target."""
+    subject, target = subject_of(row.get("fields")), row.get("target")
+    if subject is None:
         return row
-    named, target = f"approval {words(approval)}", row.get("target")
+    named = f"{subject[0]} {words(subject[1])}"
     return {**row, "target": f"{words(target)} ({named})" if target else named}
 
 
