@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,11 @@ def status_of(pid: int) -> dict[str, list[str]]:
 
 
 def sockets_of(pid: int) -> set[str]:
-    links = {str(place.readlink()) for place in Path(f"/proc/{pid}/fd").iterdir()}
+    """Its sockets; it may close descriptors meanwhile."""
+    links = set[str]()
+    for place in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            links.add(str(place.readlink()))
     return {link for link in links if link.startswith("socket:")}
 
 
@@ -99,7 +104,8 @@ def test_a_forked_runtime_has_its_user_its_bounds_and_nothing_of_another_one(
     assert (status["NoNewPrivs"], status["Umask"]) == (["1"], ["0077"])
     assert os.getsid(second.pid) == os.getpgid(second.pid) == second.pid
     assert sockets_of(first.pid) & sockets_of(second.pid) == set()
-    assert sockets_of(client.pid) & sockets_of(second.pid) == set()
+    # The server closes its copies after it has answered, and before it takes the next request.
+    assert sockets_of(client.pid) & sockets_of(first.pid) == set()
     first.close()
     second.close()
 
