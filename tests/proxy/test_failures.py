@@ -232,17 +232,27 @@ def test_an_answer_that_breaks_before_its_end_is_an_error() -> None:
     asyncio.run(main())
 
 
-def test_a_silent_provider_is_given_up() -> None:
+def test_a_provider_that_does_not_begin_to_answer_is_given_up() -> None:
     async def main() -> None:
-        more = "[limits]\nfirst_byte = 0.2\nsilence = 0.2\n"
-        replies = [ProviderReply(hangs=True), event_reply(stream("chat")[0], hangs=True)]
-        async with calling("chat", *replies, more=more) as (host, provider):
+        more = "[limits]\nfirst_byte = 0.2\n"
+        async with calling("chat", ProviderReply(hangs=True), more=more) as (host, provider):
             result = await host.post(PATHS["chat"], body("chat"))
             assert result.status == 504
+            assert [s["status"] for s in await host.settlements()] == ["timeout"]
+            await until(lambda: provider.closed == 1)
+
+    asyncio.run(main())
+
+
+def test_a_provider_that_is_silent_in_its_answer_is_given_up() -> None:
+    async def main() -> None:
+        more = "[limits]\nsilence = 0.2\n"
+        reply = event_reply(stream("chat")[0], hangs=True)
+        async with calling("chat", reply, more=more) as (host, provider):
             result = await host.post(PATHS["chat"], body("chat", stream=True))
             assert "silent" in result.events[-1]["error"]["message"]
-            assert [s["status"] for s in await host.settlements(2)] == ["timeout", "timeout"]
-            await until(lambda: provider.closed == 2)
+            assert [s["status"] for s in await host.settlements()] == ["timeout"]
+            await until(lambda: provider.closed == 1)
 
     asyncio.run(main())
 
