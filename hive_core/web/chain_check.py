@@ -42,13 +42,12 @@ class ChainCheck:
     def is_running(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    async def refresh(self, login: BrowserLogin, seconds: float) -> ChainState:
+    async def refresh(self, login: BrowserLogin, seconds: float) -> None:
         """Check what came since, or all when that is due. Waits for the end for so long at most."""
         if not self.is_running:
             self._task = asyncio.create_task(self._check(login))
         assert self._task is not None  # noqa: S101 - made above
         await asyncio.wait([self._task], timeout=seconds)
-        return self.state
 
     async def _check(self, login: BrowserLogin) -> None:
         """From the last event that is known to be right, or from the first one, to the newest."""

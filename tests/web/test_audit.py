@@ -9,6 +9,10 @@ from urllib.parse import quote
 
 from fixtures.dashboard import FakeBrowser, RunningDashboard
 from fixtures.world import World
+from typing_extensions import override
+
+from hive_core.web.chain_check import ChainCheck
+from hive_core.web.logins import BrowserLogin
 
 _SEQ = re.compile(r'<li id="e-(\d+)"')
 
@@ -61,6 +65,22 @@ def test_the_page_counts_the_events_and_checks_their_chain(
     assert last <= int(match.group(1).replace(",", "")) <= newest(web)
     assert "chain ok (" in page
     assert last <= web.app.web.chain.state.last <= newest(web)
+
+
+class HastyCheck(ChainCheck):
+    """Nobody waits for the end of a check."""
+
+    @override
+    async def refresh(self, login: BrowserLogin, seconds: float) -> None:
+        await ChainCheck.refresh(self, login, 0.0)
+
+
+def test_a_check_that_ends_while_the_page_is_read_is_shown(
+    browser: FakeBrowser, web: RunningDashboard
+) -> None:
+    check_anew(web)
+    object.__setattr__(web.app.web, "chain", HastyCheck(web.app.web.clock))
+    assert "chain ok (" in browser.get("/audit").text
 
 
 def test_an_event_that_was_changed_is_named(browser: FakeBrowser, web: RunningDashboard) -> None:

@@ -56,7 +56,8 @@ class AuditPage:
 async def show_audit(visit: Visit) -> Response:
     """The events of the view; filters are words in the address."""
     last = await _last_event(visit)
-    chain = await visit.web.chain.refresh(visit.login, _CHECK_SECONDS)
+    chain = visit.web.chain
+    await chain.refresh(visit.login, _CHECK_SECONDS)
     page, fault = AuditPage((), None), ""
     try:
         page = await read_events(visit, parse_view(visit.query), last)
@@ -65,8 +66,8 @@ async def show_audit(visit: Visit) -> Response:
     is_whole = not any(visit.query.get(key) for key in (*FILTERS, "before"))
     return visit.page(
         "audit", "Audit", events=[event_row(event) for event in page.events], fault=fault,
-        is_whole=is_whole, older=_older(visit.query, page.older), last=last, chain=chain,
-        checked=visit.web.chain.reached if visit.web.chain.is_running else None,
+        is_whole=is_whole, older=_older(visit.query, page.older), last=last,
+        chain=chain.state, checked=chain.reached if chain.is_running else None,
     )  # fmt: skip
 
 
