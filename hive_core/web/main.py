@@ -86,6 +86,7 @@ async def serve(app: WebApp, listening: list[socket.socket], idle: float) -> Non
     app.web.hub.start()
     await server.listen(listening)
     notify("READY=1\nSTATUS=serving")
+    app.used = app.clock()  # a slow start is no idleness: requests may wait in the socket
     while not ended.is_set() and (left := time_left(app, server, idle)) > 0:
         try:
             async with asyncio.timeout(max(left, 1.0)):

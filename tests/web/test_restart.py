@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -21,6 +22,8 @@ from fixtures.world import rows
 
 from hive_core.model.config.settings import Settings
 from hive_core.model.config.web import WebSettings
+from hive_core.web.main import build, serve
+from hive_core.web.settings import WebTable
 
 _START = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
 
@@ -136,6 +139,19 @@ def test_it_ends_when_it_is_idle_and_the_socket_starts_it_again(web: WebProcess)
         web.start(idle=0.1)
         assert waiting.recv(64).startswith(b"HTTP/1.1 200")
     assert web.process.wait(60) == 0
+
+
+def test_a_slow_start_is_no_idleness(tmp_path: Path) -> None:
+    """The request that started it is answered."""
+    listening = free_socket()
+    origin = origin_of(listening)
+    app = build(tmp_path / "login.sock", WebTable((origin,)))
+    app.used -= 3600.0
+    with socket.create_connection(listening.getsockname(), timeout=60) as waiting:
+        host = origin.partition("://")[2]
+        waiting.sendall(f"GET /login HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+        asyncio.run(serve(app, [listening], 0.1))
+        assert waiting.recv(64).startswith(b"HTTP/1.1 200")
 
 
 def test_without_a_socket_it_says_so(web: WebProcess) -> None:
