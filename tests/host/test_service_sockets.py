@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.broker import BrokerHarness
-from fixtures.socket_host import ANN, BOB, FakeDescriptorStore, SocketHost
+from fixtures.socket_host import ANN, BOB, SHORT_PATIENCE, FakeDescriptorStore, SocketHost
 from fixtures.socket_host import run as run_host
 
 from hive_core import varlink
@@ -309,4 +309,4 @@ def test_hive_model_may_stay_silent_on_the_control_socket(
         writer.transport.abort()
         doors.stop()
 
-    run_host(harness, tmp_path, main)
+    run_host(harness, tmp_path, main, patience=SHORT_PATIENCE)

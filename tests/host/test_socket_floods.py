@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from fixtures.broker import BrokerHarness, open_broker
-from fixtures.socket_host import ANN, BOB, LOOK, SocketHost, run
+from fixtures.socket_host import ANN, BOB, LOOK, SHORT_PATIENCE, SocketHost, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +61,7 @@ def test_attack_36_a_peer_that_sends_nothing_or_half_a_frame_is_cut_off_in_time(
             assert await half.is_closed()
             assert "parameters" in await good.call(**LOOK)
 
-    run(harness, tmp_path, main)
+    run(harness, tmp_path, main, patience=SHORT_PATIENCE)
 
 
 def test_attack_36_a_frame_that_never_ends_is_answered_and_closed(
