@@ -143,7 +143,7 @@ def test_a_stream_outlives_a_request() -> None:
     app = RecordingApp()
 
     async def talk() -> bytes:
-        async with serving(app) as port:
+        async with serving(app, 2.0) as port:  # in which a busy machine has begun the stream
             reader, writer = await connect(port, HEAD.replace(b"/ ", b"/live ", 1) + b"\r\n")
             await reader.readuntil(b"\r\n\r\n")
             later, its_writer = await connect(port)
