@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
 from each import for_each
+from typing_extensions import override
 
 from hive_core.host.systemd import journal
 from hive_core.model.wire.record import LogQuery
@@ -75,3 +79,38 @@ def test_forward_takes_the_first_behind_the_mark() -> None:
     reader = Reader(*(entry(f"line {n}", n) for n in range(6)), at=2)
     lines = list(journal._forward(reader, LogQuery("u", "x", grep="line"), 2))
     assert [line.cursor for line in lines] == ["c2", "c3"]
+
+
+class GrowingJournal(Reader):
+    """A line is written behind the first read; who watches by then is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news: int | None = None
+
+    def fileno(self) -> int:
+        if self.news is None:
+            self.news = os.eventfd(0, os.EFD_NONBLOCK)
+        return self.news
+
+    @override
+    def get_next(self) -> dict[str, Any]:
+        if self.at < len(self.entries):
+            return super().get_next()
+        if not self.entries:
+            self.entries = (entry("late"),)
+            if self.news is not None:
+                os.eventfd_write(self.news, 1)
+        return {}
+
+    def process(self) -> None:
+        assert self.news is not None
+        os.eventfd_read(self.news)
+
+
+def test_a_line_that_is_written_behind_the_first_read_comes_at_once() -> None:
+    async def first() -> str:
+        async with asyncio.timeout(5), aclosing(journal._follow(GrowingJournal(), QUERY)) as lines:
+            return (await anext(lines)).text
+
+    assert asyncio.run(first()) == "late"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final
 
@@ -46,14 +47,24 @@ class HostJournal:
         # Not closed explicitly: after a cancellation, a thread may still read. The reader closes
         # with its last reference.
         reader = await asyncio.to_thread(_reader_of, query)
-        while True:
-            lines = await asyncio.to_thread(_batch, reader, query)
-            for line in lines:
+        async with aclosing(_follow(reader, query)) as lines:
+            async for line in lines:
                 yield line
-            if not lines:
-                if not await _news(reader):
-                    return
-                reader.process()
+
+
+async def _follow(reader: Any, query: LogQuery) -> AsyncGenerator[LogLine]:  # noqa: ANN401
+    """The lines behind the place of the reader, until none comes for a while."""
+    # The first call makes the watch. Made behind the first read, it would miss what is written
+    # between them. https://www.freedesktop.org/software/systemd/man/sd_journal_get_fd.html
+    await asyncio.to_thread(reader.fileno)
+    while True:
+        lines = await asyncio.to_thread(_batch, reader, query)
+        for line in lines:
+            yield line
+        if not lines:
+            if not await _news(reader):
+                return
+            reader.process()
 
 
 async def _news(reader: Any) -> bool:  # noqa: ANN401 - systemd-python has no types
