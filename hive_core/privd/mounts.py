@@ -106,7 +106,7 @@ def in_range(path: Path, base: int) -> bool:
     return path.exists() and base <= path.lstat().st_uid < base + RANGE
 
 
-def is_mounted(uuid: str, base: int) -> bool:
+def has_mounts(uuid: str, base: int) -> bool:
     """Return whether a root and a node are mounted for the agent with this range."""
     return all(in_range(tree.MOUNTS / uuid / place, base) for place in ("root", "tree/state"))
 
@@ -139,7 +139,7 @@ def mount(action: Mount) -> bool:
     if action.disk is not None and action.inodes is not None:
         set_quota(action.lineage, base, action.disk, action.inodes)
     with tree.open_steps(*tree.node(action.lineage)) as node:
-        if is_mounted(uuid, base) and os.path.samestat((place / "tree").stat(), os.fstat(node)):
+        if has_mounts(uuid, base) and os.path.samestat((place / "tree").stat(), os.fstat(node)):
             return False
         _clear(place / "tree")
         attach(node, place / "tree", base)

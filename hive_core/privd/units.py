@@ -108,7 +108,7 @@ def start(action: a.StartUnit | a.RunJob) -> bool:
         mounts.mount_job(action)
         place, argv = tree.MOUNTS / action.job, render.job_argv(machine, action)
     else:
-        if label(action.name) or not mounts.is_mounted(action.uuid, action.base):
+        if label(action.name) or not mounts.has_mounts(action.uuid, action.base):
             raise FileExistsError("the unit is loaded, or its root and node are not mounted")
         if action.system:
             with tree.open_steps(*action.system.rsplit("/", 1)) as system:

@@ -106,7 +106,7 @@ class Logins:
             return None
 
     async def note_use(self, login: BrowserLogin) -> None:
-        """Tell hived that a person uses the login, once a minute: it ends where nobody does."""
+        """Tell hived, once a minute, that a person uses the login: hived ends an idle one."""
         now = self.clock()
         if now - login.noted < _MINUTE:
             return

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 from cli.run import Hive
+from typing_extensions import override
 
 from hive_core.cli.core.session import Session
 from hive_core.cli.work.chat import Conversation
@@ -111,3 +112,35 @@ def test_nothing_is_said_of_a_message_that_the_agent_works_on(conversation: Chat
 
 def test_nothing_is_said_twice_of_an_agent_that_does_not_run_yet(conversation: Chat) -> None:
     assert conversation.text_for(attempt=0, state="sleeping") == ""
+
+
+class Meanwhile(threading.Condition):
+    """While the command waits, the agent answers the first message and a second one is sent."""
+
+    talk: Conversation
+
+    @override
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None, "the second message is not looked at"
+        self.talk.answered.add("m1")
+        self.talk.open.add("m2")
+        return True
+
+
+def test_a_message_that_is_sent_while_another_one_is_answered_is_said_to_wait(
+    hive: Hive, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = Meanwhile()
+    talk = Conversation(hive.peer.path, "alice", patience=0.01, open={"m1"}, changed=changed)
+    changed.talk = talk
+
+    def inbox(_: Message) -> Message:
+        talk.lost = Unreachable("over")
+        return {"messages": [{"id": "m2", "from": "operator", "attempt": 0}], "next": None}
+
+    hive.peer.answers |= {
+        "ListMessages": inbox,
+        "ListAgents": lambda _: {"agents": [{"name": "alice", "state": "running"}], "next": None},
+    }
+    talk.watch_untaken()
+    assert "your message waits: alice" in capsys.readouterr().err

@@ -164,7 +164,7 @@ class PrivdHost:
         self.hang_up()
         self._relay = self._connect()
 
-    def is_mounted(self, agent: Agent) -> bool:
+    def has_mounts(self, agent: Agent) -> bool:
         """Say whether all that is to be mounted was; now it is."""
         return self.do(agent.mount) == Done(changed=False)
 

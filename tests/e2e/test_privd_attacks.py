@@ -281,7 +281,7 @@ for number in range(3000):
 """,
     )
     begin = time.monotonic()
-    assert host.is_mounted(agent)
+    assert host.has_mounts(agent)
     host.stop(agent)
     host.do(Unmount(agent.uuid))
     host.do(ArchiveNode(agent.lineage, agent.uuid))

@@ -52,7 +52,7 @@ def test_a_move_is_seen_live_in_both_containers(host: PrivdHost) -> None:
     ).startswith("cat:")
     assert host.say(there, "cat note; id -u") == "new\n0"
     assert host.facts(there).tree
-    assert host.is_mounted(there)
+    assert host.has_mounts(there)
     assert not host.facts(child).tree
     assert host.do(MoveNode(child.lineage, there.lineage)) == Done(changed=False)
 
@@ -218,7 +218,7 @@ for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/lure 
         host.do(MoveNode(there.lineage, one.lineage))
         host.do(one.mount)
     assert host.lab.run(["find", "/var/lib/lure", "-printf", "%p %u %m %T@\n"]).stdout == before
-    assert host.is_mounted(one)
+    assert host.has_mounts(one)
 
 
 def test_a_link_in_the_tree_is_refused(host: PrivdHost) -> None:

@@ -58,7 +58,7 @@ def test_the_helper_answers_only_hived(host: PrivdHost) -> None:
 
 def test_an_agent_runs_in_its_own_range(host: PrivdHost, agent: Agent) -> None:
     facts = host.facts(agent)
-    assert host.is_mounted(agent)
+    assert host.has_mounts(agent)
     for kind in ("uid", "gid"):
         mapped = host.lab.run(["cat", f"/proc/{facts.leader}/{kind}_map"]).stdout.split()
         assert mapped == ["0", str(agent.base), "65536"]
@@ -212,12 +212,12 @@ def test_a_removed_node_mount_is_restored(host: PrivdHost) -> None:
     agent = host.running()
     host.lab.run(["umount", "-l", f"/var/lib/hive/mounts/{agent.uuid}/tree"])
     assert host.runs(agent)
-    assert not host.is_mounted(agent)
-    assert host.is_mounted(agent)
+    assert not host.has_mounts(agent)
+    assert host.has_mounts(agent)
 
 
 def test_the_helper_may_be_restarted_under_running_agents(host: PrivdHost, agent: Agent) -> None:
     host.lab.run(["systemctl", "restart", "hive-privd"])
     host.reconnect()
-    assert host.is_mounted(agent)
+    assert host.has_mounts(agent)
     assert host.runs(agent)

@@ -213,7 +213,7 @@ NO_EVENTS = [
 
 
 def damaged_ledger(folder: Path, text: bytes) -> Ledger:
-    """A ledger with three events, of which the second is no event any more."""
+    """A ledger with three events, of which somebody has damaged the second."""
     empty_ledger().plant(folder)
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():

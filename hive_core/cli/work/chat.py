@@ -115,17 +115,17 @@ class Conversation:
     def watch_untaken(self) -> None:
         """Say of messages that the agent has not taken in time that they wait."""
         while not self.lost:
-            if waiting := self._await_unanswered():
+            if waiting := self._collect_unanswered_messages():
                 with suppress(HiveError), closing(Session(self.socket)) as session:
                     self._tell_untaken(session, waiting)
 
-    def _await_unanswered(self) -> set[str]:
-        """New messages that have no answer after some seconds."""
+    def _collect_unanswered_messages(self) -> set[str]:
+        """The new messages that the agent has not answered after some seconds."""
         with self.changed:
             self.changed.wait_for(lambda: self.lost or self.open - self.looked_up)
             fresh = self.open - self.looked_up
             self.changed.wait_for(lambda: self.lost or fresh <= self.answered, self.patience)
-            self.looked_up |= self.open
+            self.looked_up |= fresh
             return fresh - self.answered
 
     def _tell_untaken(self, session: Session, waiting: Set[str]) -> None:

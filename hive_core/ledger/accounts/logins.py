@@ -67,7 +67,7 @@ class LoginStore:
         """All open logins, the oldest first."""
         return sorted(self._open.values(), key=lambda login: login.opened)
 
-    def last_used(self, id_: str) -> float:
+    def get_last_use(self, id_: str) -> float:
         return self._used.get(id_, 0.0)
 
     def add(self, login: Login) -> None:
@@ -87,7 +87,7 @@ class LoginStore:
         self._db.undo.note(self._open.__setitem__, id_, login)
         self._unrecorded.discard(id_)
 
-    def set_confirmed(self, id_: str, until: float) -> None:
+    def record_confirmation(self, id_: str, until: float) -> None:
         """Let the confirmation of a login count until then for all that asks for a fresh one."""
         before = self._open[id_]
         self._db.run("UPDATE logins SET confirmed = ? WHERE id = ?", (until, id_))

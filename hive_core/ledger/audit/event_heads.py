@@ -35,7 +35,8 @@ def head_of(seq: int, body: str) -> EventHead:
 
     In JSON, a quote inside a text is escaped. So each pattern here matches only at its own place:
     the caller precedes the fields, and only texts follow the kind, the operation first.
-    One of the kind `damaged`, of nobody, where the text is that of no event.
+    Where somebody has changed the text so that no event can be read out of it, the head has the
+    kind `damaged` and names neither caller nor target.
     """
     try:
         at = body.rfind(_KIND) + len(_KIND)

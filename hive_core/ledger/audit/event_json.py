@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 AFTER: Final = '{"after":'
 _DAMAGED: Final = (
-    "it is no event any more: it was changed in the ledger;"
+    "somebody changed its row in the ledger, and hived cannot read an event out of it;"
     " `hive call --more CheckEvents` checks the whole log"
 )
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999: no reader can write a later time

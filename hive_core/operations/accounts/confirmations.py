@@ -188,7 +188,7 @@ def complete_confirmation(
         method = _check_passkey(call, login, begun, params.assertion)
     else:
         method = _check_code(call, login, params.code.get_secret_value() if params.code else "")
-    call.ledger.logins.set_confirmed(login.id, now + FRESH)
+    call.ledger.logins.record_confirmation(login.id, now + FRESH)
     until = now + (FRESH if begun.level == "fresh" else SECONDS)
     if begun.level == "each":
         store.add_given(begun, method, until, now)

@@ -128,7 +128,7 @@ def _known_login(call: Call, params: OpenLoginParams) -> Login | None:
         return None
     store = call.ledger.logins
     login = store.by_digest(digest_of(params.credential.get_secret_value()))
-    if login is None or login.end(store.last_used(login.id)) <= call.now:
+    if login is None or login.end(store.get_last_use(login.id)) <= call.now:
         return None
     return login
 

@@ -40,7 +40,7 @@ def _make_room(call: Call, account: Account, others: list[Login]) -> None:
     if not logins:
         reason = f"cannot open a login of {account.name}: it has {_MOST} tokens, which is the limit"
         raise LimitReached(f"{reason}; end one of them")
-    end_one_login(call, min(logins, key=lambda other: call.ledger.logins.last_used(other.id)))
+    end_one_login(call, min(logins, key=lambda other: call.ledger.logins.get_last_use(other.id)))
 
 
 def end_one_login(call: Call, login: Login) -> None:
@@ -60,5 +60,5 @@ def withdraw_confirmations(call: Call, account: str) -> None:
     """Withdraw the confirmations of an account, because its key may have been stolen."""
     for login in call.ledger.logins.all():
         if login.account == account:
-            call.ledger.logins.set_confirmed(login.id, 0.0)
+            call.ledger.logins.record_confirmation(login.id, 0.0)
             call.ledger.confirmations.delete_all_of(login.id)

@@ -60,5 +60,5 @@ def login_row(call: Call, login: Login) -> LoginRow:
     return LoginRow(
         login=login.id, account=login.account, name=login.name, via=login.via.value,
         scopes=scope_names(login.scopes), opened=login.opened,
-        used=call.ledger.logins.last_used(login.id), expires=login.expires,
+        used=call.ledger.logins.get_last_use(login.id), expires=login.expires,
     )  # fmt: skip

@@ -77,9 +77,9 @@ class EventRow(Result):
     seq: int = Field(description="Number of the event; later events have greater ones.")
     time: float = Field(description="Time, in seconds since 1970.")
     kind: str = Field(
-        description="Kind of the event; `damaged`: its row in the ledger is no event any more, as"
-        " `reason` says. Of such a one no caller and no target are known, and `time` is that of the"
-        " event before it."
+        description="Kind of the event. `damaged`: somebody changed its row in the ledger, and"
+        " hived cannot read an event out of it, as `reason` says; caller and target are unknown"
+        " then, and `time` is that of the event before it."
     )
     caller: str = Field(description="Name of the caller at that time, `operator` or `daemon`.")
     caller_uuid: str = Field(description="UUID of the caller.")
