@@ -246,6 +246,6 @@ def test_one_damaged_event_hides_no_other(world: World, text: str) -> None:
     for page in pages:
         (row,) = [row for row in rows(page) if row["kind"] == "damaged"]
         assert row["seq"] == damaged
-        assert "was changed in the ledger" in str(row["reason"])
+        assert "somebody changed its row in the ledger" in str(row["reason"])
         assert (row["caller"], row["target"], row["allowed"]) == ("", "", None)
     assert world.call("operator", "check_events")["broken_at"] == damaged

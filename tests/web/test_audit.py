@@ -114,7 +114,7 @@ def test_an_event_that_is_none_any_more_hides_no_other(
     assert rows_of(oldest) == [4, 3, 2, 1]
     row = oldest.partition('<li id="e-3"')[2].partition("</li>")[0]
     assert "damaged" in row
-    assert "it was changed in the ledger" in row
+    assert "somebody changed its row in the ledger" in row
 
 
 def test_events_that_come_are_checked_too(browser: FakeBrowser, web: RunningDashboard) -> None:

@@ -90,14 +90,20 @@ def kill_users(uids: range = UIDS) -> None:
 
 
 def kill_user(uid: int) -> None:
-    """End what left the group: no other process has the uid of a sub-agent."""
+    """End what left the group: no other process has the uid of a sub-agent.
+
+    On a busy machine a process that was killed may live on for some time.
+    """
     for _ in range(_ROUNDS):
-        pids = [pid for pid in processes() if owner_of(pid) == uid]
-        for pid in pids:
+        for pid in _list_processes(uid):
             kill_process(pid)
-        if _kill_as(uid) and not pids:
+        if _kill_as(uid) and not _list_processes(uid):
             return
         time.sleep(_PAUSE)
+
+
+def _list_processes(uid: int) -> list[int]:
+    return [pid for pid in processes() if owner_of(pid) == uid]
 
 
 def _kill_as(uid: int) -> bool:
