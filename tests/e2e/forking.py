@@ -38,7 +38,8 @@ def main() -> None:
             streams = [os.memfd_create(name, 0) for name in ("in", "out", "err")]
             if words[0] == "enter":
                 leader, place, target = int(words[1]), words[2], words[3]
-                answer(inside.enter(leader, place, target, (ORDERS, ANSWERS)), streams)
+                status = inside.enter(leader, place, target, (ORDERS, ANSWERS), streams[2])
+                answer(status, streams)
                 continue
             os.pwrite(streams[0], text.encode(), 0)
             child = os.fork()

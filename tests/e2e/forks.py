@@ -36,8 +36,9 @@ class Forks:
 
     def enter(self, leader: int, socket: str, target: str) -> None:
         """Leave a process in a container (inside.py)."""
-        if self._process.wait_for([["enter", str(leader), socket, target], "", 60]):
-            raise LabError(f"cannot enter the container of {leader}")
+        status, errors = self._process.wait_for([["enter", str(leader), socket, target], "", 60])
+        if status:
+            raise LabError(f"cannot enter the container of {leader}: {errors}")
 
     def close(self) -> None:
         self._process.close()

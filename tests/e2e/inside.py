@@ -21,8 +21,10 @@ _NAMESPACES: Final = (
 )
 
 
-def enter(leader: int, place: str, target: str, closed: Iterable[int]) -> int:
+def enter(leader: int, place: str, target: str, closed: Iterable[int], errors: int) -> int:
     """Leave a process in the container of `leader` that listens on `place`; 0 if it can.
+
+    What keeps it from that is written to `errors`.
 
     `place` is a path of the host, `target` the socket in the container. The first process of the
     container adopts the process that is left, which ends with it.
@@ -41,6 +43,8 @@ def enter(leader: int, place: str, target: str, closed: Iterable[int]) -> int:
                 if not os.fork():
                     _serve(listening, target)
                 status = 0
+            except OSError as error:
+                os.write(errors, str(error).encode())
             finally:
                 os._exit(status)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -50,7 +54,7 @@ def _go_in(leader: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(leader)
     if libc.setns(process, _NAMESPACES):
-        raise OSError(ctypes.get_errno(), "setns")
+        raise OSError(ctypes.get_errno(), f"setns: {os.strerror(ctypes.get_errno())}")
     os.close(process)
     os.setgroups([])
     os.setresgid(0, 0, 0)

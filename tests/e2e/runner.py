@@ -81,10 +81,11 @@ class OrderedProcess:
             raise subprocess.TimeoutExpired(list(words), seconds, out, err)
         return subprocess.CompletedProcess(list(words), status, out, err)
 
-    def wait_for(self, order: Sequence[object]) -> int | None:
-        """The status of an order, after those of others; None: it took too long."""
+    def wait_for(self, order: Sequence[object]) -> tuple[int | None, str]:
+        """The status of an order, after those of others, and its errors; None: it took too long."""
         with self._busy:
-            return self._carry_out(order)[0]
+            status, _, errors = self._carry_out(order)
+        return status, errors
 
     def close(self) -> None:
         if self._process is not None:
