@@ -48,8 +48,8 @@ class Lab:
     ) -> None:
         """Make a host of the tree `lower`.
 
-        With `offer` it is as if just installed: nothing of this machine's Python environment is
-        in it, and what it lacks it installs from this folder (`scripts/setup --fresh`).
+        With `offer` it is as if just installed: what it lacks it installs from this folder
+        (`scripts/setup --fresh`). Of this machine it has only the environment that runs tests.
         """
         self.name = name
         self._lower = lower
@@ -217,6 +217,7 @@ class Lab:
                 "LAB_SRC": str(CHECKOUT),
                 "LAB_VENV": "" if self._offer else sys.prefix,
                 "LAB_OFFER": str(self._offer or ""),
+                "LAB_TESTS": sys.prefix if self._offer else "",
                 "LAB_RUNTIME": self._environment("runtime"),
                 "LAB_SMALL": self._environment("small"),
                 "LAB_NAME": self.name,
