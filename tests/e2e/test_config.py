@@ -212,7 +212,8 @@ def test_r18_a_deploy_continues_after_the_daemon_is_killed(host: HiveHost, momen
     host.run("sh", "-c", f"sleep {moment}; systemctl kill --signal=KILL hived.service")
     host.close_connections()  # their connections are gone
     host.answers()
-    assert until(host, id_, "deployed", "failed")["state"] == "deployed"
+    ended = until(host, id_, "deployed", "failed")
+    assert ended["state"] == "deployed", ended
     host.wait("running", "bob")
     assert show_file(host).startswith(str(moment))
     assert host.call("History", agent="bob")["generations"][0]["commit"] == commit
