@@ -6,10 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from e2e.labhost import Lab, LabError, environment, fresh_lab, trixie_tree
+from e2e.labhost import (
+    Lab,
+    LabError,
+    bare_environment,
+    environment,
+    fresh_lab,
+    trixie_tree,
+)
 
 USAGE = "usage: scripts/lab [--trixie | --fresh] [--publish PORT:INSIDE] [--] COMMAND..."
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,7 +43,8 @@ def main(arguments: list[str]) -> int:
     try:
         with _listen(published) as door, _make_lab(kind, name) as lab, forward_port(lab, door):
             # What is set here for pip, git or apt would be heeded on a machine that has none of it.
-            return _run(lab, arguments, {} if kind == "--fresh" else os.environ)
+            bare = kind == "--fresh"
+            return _run(lab, arguments, bare_environment() if bare else environment(os.environ))
     except LabError as error:
         sys.stderr.write(f"lab: {error}\n")
         return 1
@@ -82,13 +90,13 @@ def _make_lab(kind: str, name: str) -> Lab:
     return Lab(name, trixie_tree() if kind == "--trixie" else Path("/"))
 
 
-def _run(lab: Lab, command: list[str], variables: Mapping[str, str]) -> int:
+def _run(lab: Lab, command: list[str], variables: dict[str, str]) -> int:
     here = str(Path.cwd())
     cwd = here if lab.path(here).is_dir() else "/"
     early: list[int] = []  # what came before there was anybody to hand it on to
     for number in _FORWARDED:
         signal.signal(number, lambda got, _: early.append(got))
-    process = subprocess.Popen(lab.argv(command, cwd), env=environment(variables))
+    process = subprocess.Popen(lab.argv(command, cwd), env=variables)
     for number in _FORWARDED:
         signal.signal(number, lambda got, _: _forward(process, got))
     for got in early:

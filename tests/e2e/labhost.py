@@ -319,6 +319,11 @@ def in_tree(command: Sequence[str], directory: str, tree: Path = TREE) -> list[s
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    # A bare machine has no such environment; the entry is without effect there.
     path = f"/usr/local/sbin:/usr/local/bin:{sys.prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return {"HOME": "/root", "LANG": "C.UTF-8", **(extra or {}), "PATH": path}
+
+
+def bare_environment() -> dict[str, str]:
+    """Of a bare machine: scripts/test finds what runs tests, and no other command does."""
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {"HOME": "/root", "LANG": "C.UTF-8", "PATH": path, "HIVE_VENV": sys.prefix}
