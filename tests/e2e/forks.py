@@ -37,7 +37,7 @@ class Forks:
     def enter(self, leader: int, socket: str, target: str) -> None:
         """Leave a process in a container (inside.py)."""
         status, errors = self._process.wait_for([["enter", str(leader), socket, target], "", 60])
-        if status:
+        if status != 0:
             raise LabError(f"cannot enter the container of {leader}: {errors}")
 
     def close(self) -> None:

@@ -79,23 +79,23 @@ class ForkedProcess:
     @property
     def is_alive(self) -> bool:
         with self._lock:
-            return not self._ended and not self._has_ended(0.0)
+            return not self._ended and not self._wait_for_exit(0.0)
 
     def end(self, mercy: float = 0.0) -> None:
         with self._lock:
             if self._ended:
                 return
-            if not self._has_ended(mercy):
+            if not self._wait_for_exit(mercy):
                 with suppress(ProcessLookupError, PermissionError):
                     signal.pidfd_send_signal(self.handle, signal.SIGKILL)
-                self._has_ended(_PATIENCE)
+                self._wait_for_exit(_PATIENCE)
             if self._control is not None:
                 self._control.close()
             os.close(self.handle)
             self._ended = True
         self._on_end()
 
-    def _has_ended(self, seconds: float) -> bool:
+    def _wait_for_exit(self, seconds: float) -> bool:
         poll = select.poll()
         poll.register(self.handle, select.POLLIN)
         return bool(poll.poll(seconds * 1000))

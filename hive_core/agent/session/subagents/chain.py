@@ -69,7 +69,7 @@ class RunningSubagent:
 
     def finish(self) -> Message:
         """End all its processes and return its result. HiveError says why there is none."""
-        in_time = self.process.has_ended()
+        in_time = self.process.wait_for_exit()
         with self.cleanup:
             self.process.end()
             if self.process.stopped:

@@ -49,13 +49,13 @@ class SubagentProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def has_ended(self, seconds: float = 0.0) -> bool:
-        """Whether it ends within this time by itself; asked before `end`."""
+    def wait_for_exit(self, seconds: float = 0.0) -> bool:
+        """Wait for it to exit by itself; return whether it did. To be called before `end`."""
         return bool(select.select([self.handle], [], [], max(0.0, seconds))[0])
 
     def wait(self, seconds: float) -> bool:
         """Wait for its end; False when the time is over. What is left of it is killed then."""
-        ended = self.has_ended(seconds)
+        ended = self.wait_for_exit(seconds)
         self.end()
         return ended
 
